@@ -194,7 +194,7 @@ def test_replicas_return_one_at_a_time_and_the_new_one_serves_first(live: LiveFl
     assert watched.least >= 4, watched.counts
     assert watched.most <= 5, watched.pods
     assert [entry["cluster"] for entry in placed(live, "mover")] == ["east", "west", "west", "west"]
-    assert "replicas on preferred clusters take its place" in " ".join(run.output.split())
+    assert "replicas on preferred clusters replace it" in " ".join(run.output.split())
     assert len(engines(live, "east")) == 1
     check_placement(live)
     check_ways(live, "chat", ["mover"])

@@ -152,7 +152,7 @@ def gang_name(replica: str, engine: str) -> str:
 
 @lru_cache(maxsize=1 << 10)
 def workload_namespace(namespace: str) -> str:
-    """The namespace on workload clusters that holds what a namespace of the fleet is composed into."""
+    """Return the namespace on inference clusters for the composed objects of a fleet namespace."""
     return child_name(_WORKLOADS, namespace)
 
 

@@ -131,9 +131,9 @@ class ObservedCluster:
     budgets: its gateway's budget usage.
     applied: applied ModelReplicas, None if the run did not read the cluster's inventory.
     unavailable: the nodes of each pool with devices that new pods cannot use, None if the run did not read them.
-    stranded: reasons why the pods of replicas (namespace and replica label of the pods) could not start again where
-        they run.
-    secret_keys: keys with a value of each Secret (namespace, name) that pods of replicas refer to. A Secret without
+    stranded: for each replica (namespace and replica label of its pods), the reason why its pods could not start again
+        on their nodes.
+    secret_keys: keys with a value in each Secret (namespace, name) that replica pods refer to. A Secret without
         keys does not exist. The state of other Secrets is unknown.
     """
 

@@ -155,17 +155,17 @@ _UNITLESS = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,9})?) ?m?", re.ASCII)
 def meant_device_memory(text: str) -> str:
     """Return the memory of a GPU that a number without a unit, or in thousandths, means: `80` means 80Gi, `81559m`
     means 81559Mi. Empty when that is unknown."""
-    found = _UNITLESS.fullmatch(text.strip())
-    number = float(found[1]) if found else 0
+    number_match = _UNITLESS.fullmatch(text.strip())
+    number = float(number_match[1]) if number_match else 0
     unit = "Gi" if 1 <= number < 1024 else "Mi" if 1024 <= number < 1024**2 else ""
-    return f"{found[1]}{unit}" if found and unit else ""
+    return f"{number_match[1]}{unit}" if number_match and unit else ""
 
 
 def meant_memory(text: str) -> str:
     """Return what a number without a unit, or in thousandths, might mean as the memory of a container: `80Mi or 80Gi`.
     Empty when that is unknown."""
-    found = _UNITLESS.fullmatch(text.strip())
-    return f"{found[1]}Mi or {found[1]}Gi" if found and float(found[1]) else ""
+    number_match = _UNITLESS.fullmatch(text.strip())
+    return f"{number_match[1]}Mi or {number_match[1]}Gi" if number_match and float(number_match[1]) else ""
 
 
 def first_lines(lines: Iterable[str], limit: int, more: str = "and {} more") -> list[str]:

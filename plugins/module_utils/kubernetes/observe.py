@@ -2,9 +2,9 @@
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """Snapshots of workload clusters: entries of `clusters` of an observation (`core/observation.py`), and what users ask.
 
-One costs one LIST per kind, by our label, plus single objects by name. Pods are listed only for workloads that have
-pods that are not ready, or that restart engines that hang. Events are listed only for pods without another reason for
-their state. Nothing is written.
+A snapshot requires one LIST for each kind, by the label of the fleet, and reads single objects by name. Pods are listed
+only if a workload has pods that are not ready, or restarts engines that hang. Events are listed only for pods without
+another reason for their state. Nothing is written.
 """
 
 from __future__ import annotations
@@ -203,7 +203,7 @@ def observe_cluster(client: Client, cluster: ExpectedCluster, fleet: str = "") -
             key=_order,
         ),
     }
-    secrets = secret_keys(client, ((each.namespace, each.name) for each in cluster.secrets))
+    secrets = secret_keys(client, ((reference.namespace, reference.name) for reference in cluster.secrets))
     if secrets:
         entry["secrets"] = [
             {"namespace": namespace, "name": name, "keys": sorted(keys)} for (namespace, name), keys in secrets.items()
@@ -270,13 +270,13 @@ def secret_keys(client: Client, places: Iterable[tuple[str, str]]) -> dict[tuple
     """Return the keys with a value of each Secret, by namespace and name. Missing Secrets have no keys.
 
     Unreadable Secrets are left out because RBAC of workload clusters grants access only in some namespaces."""
-    found = {}
+    keys_by_secret = {}
     for namespace, name in sorted(set(places)):
         with contextlib.suppress(Forbidden):
             secret = client.get("v1", "Secret", name, namespace)
             keys = (key for key, value in fields(secret, "data").items() if value) if secret else ()
-            found[namespace, name] = frozenset(keys)
-    return found
+            keys_by_secret[namespace, name] = frozenset(keys)
+    return keys_by_secret
 
 
 def workload_state(value: Object) -> dict[str, Any]:
@@ -307,9 +307,8 @@ def failing_pods(pods: Iterable[Object]) -> list[dict[str, Any]]:
 
 
 def troubled_pods(client: Client, selectors: Iterable[str], now: Callable[[], datetime]) -> list[dict[str, Any]]:
-    """Return the pods, trimmed, that match any of these label selectors and are not ready or mount a
-    PersistentVolumeClaim or have an engine that hung, with events of a few of those without another reason for their
-    state."""
+    """Return trimmed pods that match any of these label selectors, if they are not ready, mount a volume claim, or have
+    an engine that hung. Some pods without another reason for their state have their events."""
     pods: dict[tuple[str, str], dict[str, Any]] = {}
     silent = []
     for selector in selectors:
@@ -422,7 +421,7 @@ def _place(value: Object) -> tuple[str, str]:
 
 
 def _pods(client: Client, live: Iterable[Object]) -> list[dict[str, Any]]:
-    """Return the pods of workloads that have pods that are not ready, or that restart engines that hang."""
+    """Return the pods of workloads that have unready pods or restart engines that hang."""
     replicas, jobs = set(), set()
     for value in live:
         if value["kind"] == "Job" and unsettled(value):
@@ -544,31 +543,31 @@ def _unavailable(
 ) -> _Unavailable:
     """Return the unavailable nodes. Pods and ResourceClaims of replicas are read only if there are any."""
     pools = _by_pool(nodes)
-    found = unavailable_nodes(cluster.promises, pools, published, {})
-    if not found:
+    unavailable = unavailable_nodes(cluster.promises, pools, published, {})
+    if not unavailable:
         return _Unavailable({})
     try:
         pods = {pod_key(pod): pod for pod in client.list("v1", "Pod", labels=names.REPLICA_LABEL).items}
         claims = listed(client, *_CLAIM, labels="") if published is not None else ()
     except Forbidden as error:
-        found = unavailable_nodes(cluster.promises, pools, published, None)
+        unavailable = unavailable_nodes(cluster.promises, pools, published, None)
         warning = f"devices of replicas on unavailable nodes were not read: {reason(error)}"
-        return _Unavailable(_written(found), warnings=[warning])
+        return _Unavailable(_written(unavailable), warnings=[warning])
     devices = allocated(claims, pods.keys())
     taints = published.taints if published is not None else {}
-    closed = (node for members in found.values() for node in members)
+    closed = (node for members in unavailable.values() for node in members)
     stranded = stranded_replicas(closed, pods.values(), devices, taints)
     in_use: dict[DeviceKey, str] = {}
     of_stranded: dict[DeviceKey, str] = {}
     for key, pod in devices.items():
         claimed = of_stranded if replica_of(pods[pod]) in stranded else in_use
         claimed[key] = text(pods[pod], "spec", "nodeName")
-    found = unavailable_nodes(cluster.promises, pools, published, in_use, of_stranded)
+    unavailable = unavailable_nodes(cluster.promises, pools, published, in_use, of_stranded)
     written = [
         {"namespace": namespace, "replica": replica, "reason": why}
         for (namespace, replica), why in sorted(stranded.items())
     ]
-    return _Unavailable(_written(found), written)
+    return _Unavailable(_written(unavailable), written)
 
 
 def _written(pools: Mapping[str, Iterable[UnavailableNode]]) -> dict[str, list[dict[str, Any]]]:

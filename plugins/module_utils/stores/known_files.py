@@ -40,7 +40,7 @@ _PACKAGES = ("pydantic", "pydantic-core", "PyYAML")
 
 
 Inputs = Callable[[], Iterable[str]]
-"""Function that returns the texts that a group of files is composed of. It is called only for a seal."""
+"""Function that returns the input texts of a group of files. It is called only to compute a seal."""
 
 
 class KnownFiles:
@@ -56,7 +56,7 @@ class KnownFiles:
         self._write = write
 
     def prove(self, group: str, inputs: Inputs, files: Mapping[str, str]) -> bool:
-        """Return True if these files, by name and text, are known to be what these inputs are composed to."""
+        """Return True if a seal proves that these inputs are composed to these files (texts by name)."""
         known = self._before.get(group)
         if known is None:
             return False
@@ -83,7 +83,7 @@ class KnownFiles:
 
 
 def _seal(key: bytes, inputs: Inputs, files: Mapping[str, str]) -> str:
-    """The digest of inputs and files, with the length of each, so that none can be taken for a part of another."""
+    """Return the digest of inputs and files. The length of each text separates the texts."""
     digest = hashlib.blake2b(_code(), key=key, digest_size=_SEAL_BYTES)
     for parts in (tuple(inputs()), tuple(part for file in sorted(files.items()) for part in file)):
         lengths = ",".join(map(str, map(len, parts)))

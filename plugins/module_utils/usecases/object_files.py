@@ -46,10 +46,10 @@ def workload_files(
     def composed(before: Mapping[str, str]) -> dict[str, str]:
         return _texts(((f"clusters/{cluster}", value) for value in workloads[cluster]), before)
 
-    found = _known_files(known, cluster, partial(workloads.inputs, cluster), before, composed)
-    if found is before:
+    files = _known_files(known, cluster, partial(workloads.inputs, cluster), before, composed)
+    if files is before:
         workloads.keep_size(cluster, len(before))
-    return found
+    return files
 
 
 def _known_files(
@@ -59,13 +59,13 @@ def _known_files(
     before: Mapping[str, str],
     make: Callable[[Mapping[str, str]], dict[str, str]],
 ) -> Mapping[str, str]:
-    """Return the files that are made of these inputs: those of `before`, where they are known to be these."""
+    """Return the files for these inputs. `before` is returned if a seal proves that it is current."""
     if known is not None and known.prove(group, inputs, before):
         return before
-    found = make(before)
+    files = make(before)
     if known is not None:
-        known.note(group, inputs, found)
-    return found
+        known.note(group, inputs, files)
+    return files
 
 
 def _texts(placed: Iterable[tuple[str, Object]], before: Mapping[str, str]) -> dict[str, str]:

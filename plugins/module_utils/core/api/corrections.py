@@ -27,7 +27,7 @@ _DURATION_PART = re.compile(
 )
 _DURATION = re.compile(f"(?:{_DURATION_PART.pattern})+")
 _CHOICE_LIKENESS = 0.8
-"""Minimum likeness of a choice. Short words that differ in a letter have different meanings, such as aws and AKS."""
+"""Minimum similarity of a choice. Short words that differ in a letter differ in meaning, such as aws and AKS."""
 _AMOUNT = re.compile(r"([0-9.]+)([kmKMGTPE])(i?)")
 _POWERS = "kmgtpe"
 _LEAST_GIB = Fraction(1, 2)
@@ -58,7 +58,7 @@ def of_type(shape: Shape, name: str, value: object, shown: bool) -> str:
 
 
 def of_choice(shape: Shape, value: object) -> str:
-    """Return the hint for a value with a spelling similar to a choice of a field, or that is a list of one choice."""
+    """Return the hint for a value that is similar to a choice of a field, or a list that contains a single choice."""
     only = value[0] if type(value) is list and len(value) == 1 else value
     if type(only) is not str:
         return ""
@@ -80,7 +80,7 @@ def of_spelling(shape: Shape, value: object) -> str:
         spellings += [stripped.lower(), re.sub(r"[\s_]+", "-", stripped.lower())]
     else:
         spellings += [*_amounts(stripped), stripped.lower()]
-    return next((f"Write {_written(each)}" for each in spellings if _fits(shape, each)), "")
+    return next((f"Write {_written(spelling)}" for spelling in spellings if _fits(shape, spelling)), "")
 
 
 def _amounts(text: str) -> Iterator[str]:
@@ -222,7 +222,7 @@ def _for_text(shape: Shape, value: object, shown: bool) -> str:
 
 
 def _lost(shape: Shape, value: object) -> str:
-    """Return what may have been written for a number: YAML reads 1.30 as 1.3, and 1.00 as 1."""
+    """Return the possible original spelling of a number, because YAML reads 1.30 as 1.3, and 1.00 as 1."""
     if re.fullmatch(r"[0-9]+\.[0-9]", str(value)):
         return f' (or "{value}0", if you wrote that)'
     is_name = re.search(shape.pattern, _NAME)
@@ -232,7 +232,7 @@ def _lost(shape: Shape, value: object) -> str:
 
 def _with_unit(shape: Shape, value: object, shown: bool) -> str:
     """Return the hint for a number where a text is due that it is not by itself: with its unit, or what it must be."""
-    written = next((each for each in _with_units(str(value)) if _fits(shape, each)), "")
+    written = next((amount for amount in _with_units(str(value)) if _fits(shape, amount)), "")
     if written:
         return f"Write {_written(written)}" if shown else "Write the unit behind it"
     return _due(shape)

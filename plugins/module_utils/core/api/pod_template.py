@@ -99,14 +99,14 @@ class ResourceList(Model):
 
     @classmethod
     def hint_of_amount(cls, place: Sequence[str | int], amount: str) -> str:
-        """Return the hint for memory or disk space without a unit, which is read as bytes, and for a CPU with another
+        """Return the hint for memory or disk space without a unit, which means bytes, and for a CPU with an invalid
         unit."""
         if place[-1] == "cpu":
             cores = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,3})?) ?(?:(m)|(?i:c|cores?|v?cpus?))", amount.strip())
             if cores:
                 return f"Write {cores[1]}m" if cores[2] else f'Write "{cores[1]}"'
-            # Units of memory are valid for a CPU, and mean billions of cores.
-            return "It is a number of cores, such as 4 or 500m" if meant_quantity(amount) else ""
+            # Memory units are valid quantities of CPU, but mean billions of cores.
+            return "Write a number of cores, such as 4 or 500m" if meant_quantity(amount) else ""
         meant = meant_memory(amount)
         return f"Add the unit, such as {meant}" if meant else ""
 

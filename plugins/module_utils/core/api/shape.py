@@ -52,7 +52,7 @@ class Shape:
     hidden: bool = False
 
     def outside(self, number: int) -> str:
-        """Return the limit that a number exceeds, "" if it exceeds none."""
+        """Return the limit that a number violates, "" if the number is within the limits."""
         if self.minimum is not None and number < self.minimum:
             return f"must be at least {self.minimum}"
         if self.maximum is not None and number > self.maximum:

@@ -25,18 +25,18 @@ def findings(snapshot: Snapshot, desired: Desired) -> Iterator[Finding]:
 
     They are warnings, because a replica with such a reference might be placed on another cluster."""
 
-    def known(cluster: str, namespace: str, name: str) -> frozenset[str] | None:
+    def known_keys(cluster: str, namespace: str, name: str) -> frozenset[str] | None:
         return (snapshot.secrets if cluster else desired.control_secrets).get((namespace, name))
 
     references = (*desired.expected.secrets, *_certificates(desired), *desired.expected.control_secrets)
-    for secret in missing_secrets(references, known):
+    for secret in missing_secrets(references, known_keys):
         where = f"Secret {secret.namespace}/{secret.name}"
         yield warning("secrets", where, secret.message.removeprefix(f"{where} "), secret.hint)
     yield from _pull_secrets(snapshot, desired)
 
 
 def secrets_on_cluster(desired: Desired) -> set[tuple[str, str]]:
-    """Return namespace and name of the Secrets on the cluster that the check reads."""
+    """Return namespace and name of the Secrets that the check reads on the cluster."""
     references = (*desired.expected.secrets, *_certificates(desired))
     return {(reference.namespace, reference.name) for reference in references} | {
         (namespace, name) for name in desired.pull_secrets for namespace in _image_namespaces(desired)
@@ -56,14 +56,18 @@ def _certificates_of(gateway: Object, cluster: str) -> Iterator[SecretReference]
     user = Ref("Gateway", namespace, text(gateway, "metadata", "name"))
     for listener in entries(gateway, "spec", "listeners"):
         for certificate in entries(listener, "tls", "certificateRefs"):
-            place = text(certificate, "namespace") or namespace
-            yield certificate_reference(cluster, place, text(certificate, "name"), user)
+            secret_namespace = text(certificate, "namespace") or namespace
+            yield certificate_reference(cluster, secret_namespace, text(certificate, "name"), user)
 
 
 def _pull_secrets(snapshot: Snapshot, desired: Desired) -> Iterator[Finding]:
     """Yield a finding for each image pull secret of the serving stack that is missing in a namespace."""
     for name in desired.pull_secrets:
-        missing = [space for space in _image_namespaces(desired) if snapshot.secrets.get((space, name)) == frozenset()]
+        missing = [
+            namespace
+            for namespace in _image_namespaces(desired)
+            if snapshot.secrets.get((namespace, name)) == frozenset()
+        ]
         if missing:
             message = f"does not exist in {listed(missing)}, and serving_stack_image_pull_secrets refers to it"
             command = pull_secret(desired.name, missing[0], name).command

@@ -47,7 +47,7 @@ class Desired:
     `cluster`: its InferenceCluster (wire form), None where none is known. `expected`: the devices that its classes
     promise. `planned`: the components of the serving stack as `compose.stack.plan` has them, with `problems` that kept
     it from being planned; empty where conflicts are not checked. `driver_root`: the folder of the NVIDIA driver.
-    `control_secrets`: keys of Secrets on the control cluster by namespace and name, as far as they are known.
+    `control_secrets`: known keys of control cluster Secrets, by namespace and name.
     `pull_secrets`: image pull secrets that the role serving_stack does not create.
     `rights`: what the fleet does there. `engine_constraint`: the SecurityContextConstraints for engines on OpenShift,
     empty for none. `grants`: whether those of engines are created after the check.
@@ -91,8 +91,8 @@ class Snapshot:
     DeviceTaintRules. `releases`, `definitions`, `recorded` and `has_model_gateway`: as the module helm_release_info
     returns them. `objects`: single CRDs, by name. `denied`: what the credential may not do of `Desired.rights` and
     EVERYTHING. `openshift`: names of the SecurityContextConstraints; None on clusters that are not OpenShift.
-    `secrets`: keys with a value of the Secrets that pods and Gateways refer to, by namespace and name; none for missing
-    Secrets.
+    `secrets`: keys with a value in the Secrets that pods and Gateways refer to, by namespace and name. Empty for
+    missing Secrets.
     `unread`: kinds that could not be read, and why.
     """
 

@@ -32,8 +32,8 @@ class NodesNeeded:
     """Nodes that the replicas need of a node pool whose autoscaler does not start a first node.
 
     `cloud`: its name in the registry. `place`: the options of a login by which its cluster is reached in the cloud.
-    `nodes`: how many the replicas that are placed there need, and how many take no pods; 0 when no replica is placed.
-    `waiting`: one of the replicas does not serve.
+    `nodes`: number of nodes that the placed replicas need, plus the nodes that accept no pods. 0 without a placed
+    replica. `waiting`: at least one replica does not serve.
     """
 
     cluster: str

@@ -217,12 +217,12 @@ def stall_command(
     log: str = "/proc/1/fd/1",
     termination: str = "/dev/termination-log",
 ) -> list[str]:
-    """Return the command that fails, or with `Report` only writes a line to `log`, when an engine hangs.
+    """Return the command of the stall probe. If the engine hangs, it writes a line to `log`. With `Restart`, it fails.
 
     An engine whose metrics change is healthy. After `seconds` without a change, the command requests one token. The
     engine hangs if it does not respond within `patience` seconds. `memory` is a file that keeps the metrics between
-    runs. With `Restart`, the reason is also in `termination`, which the kubelet returns in the container status. The
-    command succeeds if the image does not contain Python, or if the engine exports no metrics.
+    runs. With `Restart`, the command also writes the line to `termination`, which the kubelet copies to the container
+    status. The command succeeds if the image does not contain Python, or if the engine exports no metrics.
     """
     run = 'command -v python3 >/dev/null || exit 0; exec python3 -I -c "$@"'
     return [

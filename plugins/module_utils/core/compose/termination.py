@@ -34,7 +34,7 @@ SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 STOP_SECONDS = 30
 """Rest of the grace period after SIGTERM: the default grace period of Kubernetes."""
 _EXIT_SECONDS = 10
-"""Part of that rest in which an engine exits and no longer waits for requests."""
+"""Part of STOP_SECONDS for the exit of an engine, which then no longer waits for requests."""
 _ENDPOINT_SECONDS = 15
 """Time until no proxy sends new requests to a terminating pod."""
 _IDLE_SECONDS = 5

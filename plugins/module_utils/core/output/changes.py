@@ -56,10 +56,10 @@ class Changes(Protocol):
 
 
 def replica_changes(plan: Plan) -> list[ReplicaChange]:
-    """Return the replicas that a plan creates, edits or removes, sorted by name.
+    """Return the replicas that a plan creates, edits, or removes, sorted by name.
 
-    A `replaced` replica is removed, and another one is created with the same name. A `leaving` replica is removed when
-    others serve."""
+    For a `replaced` replica, the run also creates a replica with the same name. A `leaving` replica is removed when
+    other replicas serve."""
     stay = {(replica.namespace, replica.name) for replica in plan.leaving}
     dropped = [(entry.replica, entry.reason) for entry in plan.schedule.dropped]
     dropped += [(replica, "its deployment was deleted") for replica in plan.unplanned]
@@ -84,12 +84,13 @@ def replica_changes(plan: Plan) -> list[ReplicaChange]:
 
 
 def _remaining_replicas(plan: Plan) -> Iterator[ReplicaChange]:
-    """Yield the removed replicas of which a cluster has objects, but the state of the fleet has no ModelReplica. An
-    earlier run might have stopped in between."""
+    """Yield removed replicas that have objects on a cluster, but no ModelReplica in the state of the fleet.
+
+    An earlier run might have stopped before it deleted the objects."""
     context = plan.context
     held = [(ref.namespace, ref.name) for ref in context.fleet.held if ref.kind == api.ModelReplica.KIND]
     composed = [(replica.namespace, replica.name) for replica in plan.composed]
-    known = {tuple(map(names.label_value, key)) for key in (*context.fleet.replicas, *composed, *held)}
+    known_replicas = {tuple(map(names.label_value, key)) for key in (*context.fleet.replicas, *composed, *held)}
     for cluster in sorted(cluster.name for cluster in plan.clusters if context.answered(cluster.name)):
         observed = context.observed_cluster(cluster)
         objects = [value for value in (observed.objects if observed else ()) if not is_being_deleted(value)]
@@ -101,7 +102,7 @@ def _remaining_replicas(plan: Plan) -> Iterator[ReplicaChange]:
             if value["kind"] != "Pod" and label(value, names.REPLICA_LABEL)
         }
         for (namespace, replica), deployment in sorted(deployments.items()):
-            if (namespace, replica) not in known:
+            if (namespace, replica) not in known_replicas:
                 yield _change(namespace, deployment, replica, cluster, "removed", _REMAINS)
 
 

@@ -313,17 +313,17 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _changes(plan: Plan, earlier: Sequence[Plan]) -> dict[tuple[str, str], ReplicaChange]:
-    """Return the changes of replicas in a run, by namespace and name. A new replica that a later plan changes is new,
+    """Return the replica changes of a run, by namespace and name. A new replica that a later plan changes remains new,
     and a removed replica keeps its first reason."""
-    found: dict[tuple[str, str], ReplicaChange] = {}
-    for each in (*earlier, plan):
-        for change in replica_changes(each):
+    changes: dict[tuple[str, str], ReplicaChange] = {}
+    for current_plan in (*earlier, plan):
+        for change in replica_changes(current_plan):
             key = (change.namespace, change.replica)
-            is_removed_again = key in found and found[key].action == change.action == "removed"
-            is_known = is_removed_again or (change.action == "changed" and key in found)
-            if not is_known and (change.action != "leaving" or each is plan):
-                found[key] = change
-    return found
+            is_removed_again = key in changes and changes[key].action == change.action == "removed"
+            is_recorded = is_removed_again or (change.action == "changed" and key in changes)
+            if not is_recorded and (change.action != "leaving" or current_plan is plan):
+                changes[key] = change
+    return changes
 
 
 def _rows(plan: Plan, earlier: Sequence[Plan]) -> list[Row]:

@@ -266,11 +266,11 @@ def _endpoint(namespace: str, name: str, labels: dict[str, str]) -> api.ModelEnd
 
 def _priorities(service: api.ModelService, index: LabelIndex[api.ModelEndpoint]) -> dict[str, int]:
     """Return the most preferred priority of each endpoint that a service selects, by name."""
-    found: dict[str, int] = {}
+    priorities: dict[str, int] = {}
     for entry in service.spec.endpoints:
         for endpoint in index.matching(service.namespace, entry.selector.match_labels):
-            found[endpoint.name] = min(entry.priority, found.get(endpoint.name, entry.priority))
-    return found
+            priorities[endpoint.name] = min(entry.priority, priorities.get(endpoint.name, entry.priority))
+    return priorities
 
 
 def _services(plan: Plan) -> list[ServedService]:

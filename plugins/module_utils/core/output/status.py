@@ -153,7 +153,7 @@ class DeploymentStatus(api.Model):
     pending: PendingReplicas | None = Field(default=None, description="Its replicas without a cluster.")
     rollout: DeploymentRollout | None = Field(default=None, description="Incomplete rollout. Unset if complete.")
     stalls: str = Field(
-        default="", description="Engines that hung and were restarted by their stall probes. Empty without any."
+        default="", description="Engines that hung, and that their stall probes restarted. Empty if no engine hung."
     )
 
 

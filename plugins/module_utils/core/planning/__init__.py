@@ -169,11 +169,11 @@ class Plan:
         gateways = [*context.fleet.model_gateways, *([path_gateway] if path_gateway else [])]
         references = [
             *(
-                each
+                reference
                 for value in (*caches, *context.fleet.external.values(), *gateways)
-                for each in control_references(value)
+                for reference in control_references(value)
             ),
-            *(each for replica in self.composed for each in replica_references(replica)),
+            *(reference for replica in self.composed for reference in replica_references(replica)),
         ]
         return tuple(missing_secrets(references, observed_keys(context.observed)))
 
@@ -441,8 +441,8 @@ def _replicas(
     manual: Mapping[Key, api.ModelReplica],
     rollouts: Mapping[Key, Rollout],
 ) -> tuple[tuple[api.ModelReplica, ...], frozenset[Key]]:
-    """Return the ModelReplicas of all placements after this step, and the keys of those that wait for a later rollout
-    step and stay as they exist."""
+    """Return the ModelReplicas of all placements after this step, and the keys of unchanged replicas that wait for a
+    later rollout step."""
     _refuse_equal_names(desired, manual)
     existing_keys = {
         (placement.namespace, placement.replica) for placement in decided.placements if placement.state == "kept"

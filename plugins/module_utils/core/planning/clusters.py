@@ -122,7 +122,7 @@ def _with_observed_nodes(pool: Pool, observed: ObservedCluster, *, may_grow: boo
 
 
 def unusable_nodes(observed: ObservedCluster | None, pool: Pool) -> int:
-    """Return the number of nodes in a pool that have no device for any pod, without nodes that might be new."""
+    """Return the number of nodes in a pool without an available device, excluding nodes that might be new."""
     starting = sum(
         _is_starting(node) and _unavailable_devices(pool, node) == pool.claimable
         for node in (observed.unavailable_in(pool.name) if observed else ())

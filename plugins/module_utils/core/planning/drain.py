@@ -35,11 +35,13 @@ def evicted(context: Context, decided: Schedule) -> list[api.ModelReplica]:
 def leaving(
     context: Context, decided: Schedule, candidates: Iterable[api.ModelReplica], states: Mapping[Key, ReplicaState]
 ) -> tuple[api.ModelReplica, ...]:
-    """Return the candidates that stay until others serve: one for each replica that does not serve yet. One that was
-    preempted holds what another one waits for, so it stays only for a replica that has a place already. The same
-    applies to one that returns while other replicas are pending, because these might never serve.
+    """Return the candidates that stay until other replicas serve: one for each replica that does not serve yet.
 
-    `states` are those of all placed replicas and of the candidates. A candidate that does not serve is removed at once.
+    A preempted candidate has devices for which another replica waits, so it stays only for a placed replica. The same
+    applies to a candidate that returns while other replicas are pending, because pending replicas might never serve.
+
+    `states` contains the states of all placed replicas and candidates. A candidate that does not serve is removed at
+    once.
     """
     missing = Counter({key: deployment.spec.replicas for key, deployment in context.fleet.deployments.items()})
     coming: Counter[Key] = Counter()
@@ -66,8 +68,8 @@ def leaving(
 def blocked(
     decided: Schedule, staying: Iterable[api.ModelReplica], states: Mapping[Key, ReplicaState]
 ) -> frozenset[str]:
-    """Return the clusters on which new replicas cannot serve yet, as preempted ones stay there until others serve on
-    other clusters."""
+    """Return the clusters on which new replicas cannot serve yet, because preempted replicas stay there until other
+    replicas serve on other clusters."""
     marked = [adapters.replica(replica) for replica in staying if PREEMPTED_ANNOTATION in replica.annotations]
     preempted = [replica for replica in marked if replica.preempted_by != f"{replica.namespace}/{replica.deployment}"]
     owners = {(replica.namespace, replica.deployment) for replica in preempted}

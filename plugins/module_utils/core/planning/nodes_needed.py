@@ -67,8 +67,9 @@ def nodes_needed(plan: Plan, written: Iterable[api.Resource]) -> tuple[NodesNeed
 
 
 def _nodes(plan: Plan, capacity: FleetCapacity, cluster: str, pool: Pool) -> int:
-    """Return the size that a pool needs in its cloud, which includes nodes with unavailable devices. A pod that claims
-    nothing needs a node as well."""
+    """Return the size that a pool needs in its cloud, including nodes with unavailable devices.
+
+    The size is at least one because a pod without claims also needs a node."""
     used = pool.open_nodes - capacity.free_nodes(cluster, pool)
     return max(1, used) + unusable_nodes(plan.context.observed_cluster(cluster), pool)
 
@@ -91,15 +92,15 @@ def _provisioned(platform: Platform, direct: api.CloudCluster | None) -> _Provis
 
 
 def _charge(plan: Plan, capacity: FleetCapacity, clusters: Container[str]) -> dict[tuple[str, str], bool]:
-    """Charge all replicas on these clusters. Return the pools on which one is placed, by cluster and pool, and whether
-    one of them does not serve yet."""
+    """Charge all replicas on these clusters. Return the pools with replicas, by cluster and pool, and whether any of
+    these replicas does not serve yet."""
     waiting: dict[tuple[str, str], bool] = {}
     for resource, replica in zip(plan.composed, plan.running, strict=True):
         cluster, engines = replica.cluster, replica.engines
         if cluster not in clusters:
             continue
         if not stranded(plan.context, resource):
-            # The devices of a stranded replica are on nodes that take no pods.
+            # The devices of a stranded replica are on nodes that accept no pods.
             capacity.charge(cluster, engines)
         state = plan.states.get((replica.namespace, replica.name))
         waits = state is None or not state.serving

@@ -1,14 +1,16 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Survival of losses: whether services keep a usable endpoint, and deployments enough replicas, whichever clusters are
-lost, and what would fix it where they do not.
+"""Survival of cluster losses: whether services keep a usable endpoint and deployments keep enough replicas.
 
-Every loss that can matter is planned, and no other one: what runs on other clusters stays, so that a service is hurt by
-a loss of all clusters that it has an endpoint on alone. The exception are replicas of a deployment that preempts: where
-their cluster is lost, they may take the places of replicas of lower priority elsewhere, so these losses are planned for
-all that may give way. The same applies to a cluster whose labels hold back pending replicas of such a deployment.
+If a loss leaves too few, the module also finds an addition that fixes the shortfall.
 
-In a fleet with gateways in mode Model, a service needs a gateway too that is left. Nothing places one again.
+Only relevant losses are planned. Replicas on other clusters stay, so only the loss of all clusters with an endpoint of
+a service affects the service. The exception is a deployment that preempts. If a cluster with its replicas is lost, it
+might preempt replicas of lower priority on other clusters. These losses are planned for all services that might lose
+replicas. The same applies to a cluster whose labels hold back pending replicas of such a deployment.
+
+In a fleet with gateways in mode Model, a service also needs a remaining gateway. A run does not place a lost gateway
+again.
 """
 
 from __future__ import annotations
@@ -328,7 +330,10 @@ class _Requirements:
                 more = self._of_deployment(scenario, key, entries, places)
                 found += [each for each in more if only is None or each.label == only.label]
         held_back = _held_back(scenario) if self._preempts else {}
-        return [replace(each, gives_way_to=self._gives_way_to(scenario, each, held_back)) for each in found]
+        return [
+            replace(requirement, gives_way_to=self._gives_way_to(scenario, requirement, held_back))
+            for requirement in found
+        ]
 
     def _of_deployment(
         self, scenario: Scenario, key: Key, entries: Iterable[Minimum], places: Counter[str]
@@ -353,7 +358,7 @@ class _Requirements:
     def _gives_way_to(
         self, scenario: Scenario, requirement: Requirement, held_back: Mapping[Key, frozenset[str]]
     ) -> frozenset[str]:
-        """Return the clusters whose loss may make other deployments preempt replicas that count here."""
+        """Return the clusters whose loss might make other deployments preempt replicas of the requirement."""
         if not self._preempts or requirement.kind == "gateway":
             return frozenset()
         lowest = min((self._priorities.get(key, 0) for key in self.behind(requirement)), default=0)
@@ -405,16 +410,21 @@ def _stricter(one: Survival, other: Survival) -> Survival:
 
 
 def _held_back(scenario: Scenario) -> dict[Key, frozenset[str]]:
-    """Return the deployments whose pending replicas `spread` or `minAvailable` may hold back, with their clusters.
+    """Return the deployments whose pending replicas `spread` or `minAvailable` might hold back, with their clusters.
 
-    After a loss of one of the clusters, the value of its label may no longer count.
+    After the loss of such a cluster, its label value might no longer count.
     """
     running = scenario.replicas()
     return {
-        each.key: frozenset(cluster.name for cluster in scenario.clusters if not cluster_refusal(each, cluster))
-        for each in scenario.deployments
-        if each.replicas > running[each.key]
-        and (any(entry.required for entry in each.spread) or any(entry.topology_key for entry in each.minimum))
+        deployment.key: frozenset(
+            cluster.name for cluster in scenario.clusters if not cluster_refusal(deployment, cluster)
+        )
+        for deployment in scenario.deployments
+        if deployment.replicas > running[deployment.key]
+        and (
+            any(entry.required for entry in deployment.spread)
+            or any(entry.topology_key for entry in deployment.minimum)
+        )
     }
 
 
@@ -460,11 +470,11 @@ def _shortfalls(
                 behind = required.behind(requirement)
                 pending = tuple(each for each in decided.pending if (each.namespace, each.deployment) in behind)
                 gone = tuple(
-                    each
-                    for each in decided.dropped
-                    if each.preempted_by
-                    and not each.evicted
-                    and (each.replica.namespace, each.replica.deployment) in behind
+                    entry
+                    for entry in decided.dropped
+                    if entry.preempted_by
+                    and not entry.evicted
+                    and (entry.replica.namespace, entry.replica.deployment) in behind
                 )
                 missing = {(each.namespace, each.deployment) for each in pending}
                 placed = tuple(("/".join(key), replicas[key]) for key in behind if key not in missing)

@@ -188,7 +188,7 @@ def _pods(replica: api.ModelReplica, observed: ObservedCluster) -> list[Object]:
 
 
 def _is_unschedulable(pod: Object) -> bool:
-    """Return whether a pod of an engine is unschedulable. Pods of pickers run on nodes of any pool."""
+    """Return whether an engine pod is unschedulable. Endpoint picker pods can run on nodes of any pool."""
     is_picker = constants.PICKER_LABEL in fields(pod, "metadata", "labels")
     return not is_picker and any(failure.reason == _UNSCHEDULABLE for failure in failures(pod))
 

@@ -47,12 +47,12 @@ SEARCH_BUDGET = 50_000
 """Steps that all searches for planned nodes of a plan may cost. Usual ones take a few for each pod."""
 
 _MAY_STRAND = (
-    "its pods fit on its nodes, but the cluster may put them such that one finds no node with room. Add a node, or see "
-    "docs/scheduling.md, Binding"
+    "its pods fit on its nodes, but the order in which kube-scheduler places the pods might make a pod unschedulable. "
+    "Add a node, or see docs/scheduling.md, Binding"
 )
 
 _UNAVAILABLE = ("", 0, 0)
-"""Engine of unavailable devices."""
+"""Engine key of unavailable devices, which belong to no engine."""
 
 Place = tuple[int, int, int]
 """Of a placed member: the positions of its placement, engine and member."""
@@ -79,21 +79,25 @@ def bind(
     options: Options | None = None,
     evaluations: Evaluations | None = None,
 ) -> Schedule:
-    """Return the schedule with claims and planned nodes such that its pods can be bound.
+    """Return the schedule with claims and planned nodes that allow kube-scheduler to bind all pods.
 
-    The other arguments are those that it was decided from. What a kept replica has stays as it is. Pods that are
-    charged a whole node need no claims and numbers, but beside unavailable devices one of them can be stranded. Raises
-    OverBudgetError.
+    `decided` is the schedule for the other arguments. Kept replicas keep their claims and planned nodes. A pod that is
+    charged a whole node needs no claims and numbers, but unavailable devices can strand it. Raises OverBudgetError.
     """
     options = options or Options()
     existing = {(replica.namespace, replica.name): replica for replica in replicas}
-    before = [existing.get((one.namespace, one.replica)) if one.replica else None for one in decided.placements]
+    before = [
+        existing.get((placement.namespace, placement.replica)) if placement.replica else None
+        for placement in decided.placements
+    ]
     placements = [_carried(*pair) for pair in zip(decided.placements, before, strict=True)]
     shares_nodes = options.accounting == "Devices"
-    bindable = [one for one in clusters if shares_nodes or any(pool.partly_unavailable for pool in one.pools)]
+    bindable = [
+        cluster for cluster in clusters if shares_nodes or any(pool.partly_unavailable for pool in cluster.pools)
+    ]
     if bindable:
-        placed = {(one.namespace, one.replica) for one in decided.placements if one.replica}
-        dropped = {(one.replica.namespace, one.replica.name) for one in decided.dropped if not one.has_devices}
+        placed = {(placement.namespace, placement.replica) for placement in decided.placements if placement.replica}
+        dropped = {(entry.replica.namespace, entry.replica.name) for entry in decided.dropped if not entry.has_devices}
         others = [replica for key, replica in sorted(existing.items()) if key not in placed]
         numbers = [replica for replica in others if replica.leaves or (replica.namespace, replica.name) in dropped]
         charged = [replica for replica in others if replica not in numbers]

@@ -107,7 +107,7 @@ class DeviceLedger:
 
     @property
     def state(self) -> object:
-        """Return what is charged: ledgers of alike pools with equal states take the same."""
+        """Return the charges. Ledgers of similar pools with equal states accept the same demands."""
         return self._load
 
     def left(self, kinds: tuple[int, ...] = ()) -> int:
@@ -151,7 +151,7 @@ class DeviceLedger:
 
     @property
     def occupied(self) -> int:
-        """Return how many nodes what is charged takes when it is packed; all of the pool when it does not fit."""
+        """Return the number of nodes that the packed charges use, or all nodes if the charges do not fit."""
         free = self._packed().free
         if free is None:
             return self.pool.open_nodes
@@ -163,7 +163,7 @@ class DeviceLedger:
 
     @property
     def free_nodes(self) -> int:
-        """Return how many nodes have all devices when what is charged is packed; none when it does not fit."""
+        """Return the number of nodes whose devices are all free if the charges are packed, 0 if they do not fit."""
         return (self._packed().free or {}).get(self._node, 0)
 
     @property
@@ -282,11 +282,11 @@ class NodeLedger:
 
     @property
     def state(self) -> object:
-        """Return what is charged: ledgers of alike pools with equal states take the same."""
+        """Return the charges. Ledgers of similar pools with equal states accept the same demands."""
         return self.used, self._packed.state if self._packed else None
 
     def left(self, _kinds: tuple[int, ...] = ()) -> int:
-        """Return how many nodes are left."""
+        """Return the number of free nodes."""
         return max(0, self.pool.nodes - self.used)
 
     def fits(self, demand: Demand) -> bool:
@@ -306,17 +306,17 @@ class NodeLedger:
 
     @property
     def occupied(self) -> int:
-        """Return how many nodes what is charged takes, at most all of the pool."""
+        """Return the number of charged nodes, at most all nodes of the pool."""
         return min(self.used - self.pool.closed_nodes, self.pool.nodes)
 
     @property
     def free_nodes(self) -> int:
-        """Return how many nodes are not charged, without nodes with unavailable devices."""
+        """Return the number of free nodes, excluding nodes with unavailable devices."""
         return max(0, self.left() - sum(self.pool.partly_unavailable.values()))
 
     @property
     def overcommitted(self) -> str:
-        """Return why what is charged already cannot all be there, with numbers; empty when it can."""
+        """Return the reason, with numbers, why the charges exceed the pool. Return "" if the charges fit."""
         if self.pool.arriving:
             return ""
         if self.used > self.pool.nodes:
@@ -336,7 +336,7 @@ class NodeLedger:
         )
 
     def _free(self, demand: Demand) -> int:
-        """Return how many pods of a demand find a node, at most. Pods with the most devices come first."""
+        """Return the maximum number of pods of a demand that fit. Pods with the most devices come first."""
         free = self.left()
         if self._packed is None:
             return free
@@ -352,16 +352,16 @@ class NodeLedger:
 
 
 SLOT = Device("node", "", count=1)
-"""Device that every pod takes which is charged a whole node."""
+"""Device that each pod uses if it is charged a whole node."""
 
 
 def _with_slots(pool: Pool) -> Pool:
-    """Return a pool whose nodes have a slot for one pod. A node with unavailable devices has it too."""
+    """Return a pool whose nodes have a slot for one pod. Nodes with unavailable devices also have a slot."""
     return replace(pool, devices=(*pool.devices, SLOT), unavailable=tuple((*vector, 0) for vector in pool.unavailable))
 
 
 def _slotted(demand: Demand) -> Demand:
-    """Return a demand whose pods take a slot each."""
+    """Return a demand with one slot for each pod."""
     return Demand(
         demand.copies,
         tuple(PodSet(pod_set.pods, tuple((*vector, 1) for vector in pod_set.vectors)) for pod_set in demand.pod_sets),

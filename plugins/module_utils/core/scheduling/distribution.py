@@ -38,8 +38,8 @@ class Distribution:
         self._most_with_minimum = max(deployment.replicas, self._with_minimum(kept))
 
     def rank(self, name: str, counts: Counter[str]) -> Rank:
-        """Return where a cluster comes in the order: first what a minimum lacks, then preferred clusters, then values
-        of labels with few replicas, then clusters with few replicas."""
+        """Return the sort key of a cluster: first clusters where a minimum lacks replicas, then preferred clusters,
+        then label values with few replicas, then clusters with few replicas."""
         cluster = self._fleet[name]
         totals = tuple(
             self._totals(counts, entry.topology_key)[topology_domain(cluster, entry.topology_key)]
@@ -68,7 +68,7 @@ class Distribution:
         )
 
     def excess(self, counts: Counter[str]) -> int:
-        """Return the number of replicas by which label values exceed the maximum skew of required spreads."""
+        """Return the number of replicas in excess of the maximum skew of required spreads."""
         return sum(
             self._totals(counts, entry.topology_key)[value] - (fewest + entry.max_skew if value else 0)
             for entry in self._deployment.spread
@@ -168,12 +168,13 @@ def surplus(
 
     1. replicas in `broken`, which do not serve
     2. replicas that no minimum requires
-    3. replicas without which a required spread over the `eligible` clusters has the smallest skew
+    3. replicas whose removal leaves the smallest skew of a required spread over the `eligible` clusters
     4. replicas on the least preferred clusters
-    5. replicas of the label value with most replicas
-    6. replicas on the cluster with most replicas, of equal clusters the last by name, and there the highest index"""
-    left = list(placed)
-    counts = Counter(name for name, __ in left)
+    5. replicas of the label value with the most replicas
+    6. replicas on the cluster with the most replicas
+    7. replicas on the cluster with the last name, and within a cluster the replica with the highest index"""
+    remaining = list(placed)
+    counts = Counter(name for name, __ in remaining)
     victims = []
     is_spread = any(entry.required for entry in deployment.spread)
     distribution = Distribution(deployment, fleet, eligible, Counter()) if is_spread else None
@@ -188,17 +189,17 @@ def surplus(
             for key, total in totals.items():
                 if other in fleet:
                     total[topology_domain(fleet[other], key)] += count
-        values = [(each, topology_domain(cluster, each.topology_key)) for each in deployment.minimum]
-        spare = all(not value or totals[each.topology_key][value] > each.replicas for each, value in values)
+        values = [(minimum, topology_domain(cluster, minimum.topology_key)) for minimum in deployment.minimum]
+        spare = all(not value or totals[minimum.topology_key][value] > minimum.replicas for minimum, value in values)
         over = tuple(
-            totals[each.topology_key][topology_domain(cluster, each.topology_key)] for each in deployment.spread
+            totals[spread.topology_key][topology_domain(cluster, spread.topology_key)] for spread in deployment.spread
         )
         excess = distribution.excess(counts - Counter({name: 1})) if distribution else 0
         return (entry in broken, spare, -excess, preference(deployment, cluster), over, counts[name], name, index)
 
-    while len(left) > desired:
-        victim = max(left, key=rank)
-        left.remove(victim)
+    while len(remaining) > desired:
+        victim = max(remaining, key=rank)
+        remaining.remove(victim)
         counts[victim[0]] -= 1
         victims.append(victim)
     return victims

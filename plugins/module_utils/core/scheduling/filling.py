@@ -43,7 +43,7 @@ class Filler:
         # For engines, distinguished by identity: the version of each cluster at which they found no place there.
         self._refused: dict[int, dict[str, int]] = {}
         self._distributions: dict[tuple[str, str], Distribution | None] = {}
-        # True if a replica left its devices since new replicas last moved to preferred clusters.
+        # True if a replica freed devices since new replicas last moved to preferred clusters.
         self._has_moved = False
 
     def fill(self, states: Sequence[State]) -> None:
@@ -74,12 +74,12 @@ class Filler:
                     progress = self._fill_one(state) or progress
 
     def _return_one(self, state: State) -> None:
-        """Place a replica on a preferred cluster, for one on a less preferred cluster that leaves when it serves.
+        """Place a new replica on a preferred cluster. When it serves, a replica on a less preferred cluster leaves.
 
-        One at a time: none while another one leaves, nor while a cluster does not answer, on which the next run might
-        have to remove a replica instead. A pending replica of the deployment has priority on each cluster that it may
-        use. With pending replicas, the next run cannot derive which replica leaves from the number of replicas, so the
-        replica is marked."""
+        Only one replica returns at a time. No replica returns while another replica leaves, or while a cluster with
+        replicas does not respond, because the next run might have to remove a replica there instead. A pending replica
+        of the deployment has priority on each cluster that it may use. With pending replicas, the next run cannot
+        derive the leaving replica from the number of replicas, so the leaving replica is marked."""
         distribution = self._distribution(state)
         if distribution is None or any(entry.may_stay for entry in state.dropped):
             return
@@ -97,7 +97,7 @@ class Filler:
             fit = self._fit(state, name)
             if fit is None:
                 continue
-            # The next run has to remove the same replica if both are there then.
+            # The next run must remove the same replica if both replicas exist then.
             both = [*placed, (name, -1 - counts[name])]
             [victim] = surplus(deployment, fleet, both, eligible, len(placed))
             entry = kept.get(victim)
@@ -108,7 +108,7 @@ class Filler:
                 mark = state.name if state.missing else ""
                 self._take(state, name, fit)
                 state.kept.remove(entry)
-                reason = f"returns to preferred clusters, as {name} has room"
+                reason = f"returns to preferred cluster {name}, which has free capacity"
                 state.dropped.append(Dropped(entry.replica, reason, evicted=True, preempted_by=mark, has_devices=True))
                 return
 
@@ -180,7 +180,7 @@ class Filler:
         return has_moved
 
     def _move_replica(self, state: State, name: str, distribution: Distribution) -> bool:
-        """Move a new replica from a cluster to the first preferred one with free devices. Return True if it moved."""
+        """Move a new replica to the first preferred cluster with free devices. Return True if the replica moved."""
         others = state.counts - Counter({name: 1})
         current = distribution.precedence(name, others)
         candidates = [
@@ -199,11 +199,11 @@ class Filler:
         return False
 
     def _fill_with_room(self, state: State) -> None:
-        """Place what is missing of a deployment, with room made by new replicas of the same priority."""
+        """Place the missing replicas of a deployment. New replicas of the same priority can move to free capacity."""
         if not state.may_grow:
             return
         if state.deployment.cost is not None:
-            # Its places are chosen by what they cost, so it neither gives way nor makes others give way.
+            # The planner places these replicas by cost. They do not move, and other replicas do not move for them.
             self._fill_one(state)
             return
         priority = self._priorities.setdefault(state.deployment.priority, _Priority())
@@ -224,7 +224,7 @@ class Filler:
             priority.hopeless[key] = state.undecided
 
     def _keep_returning(self, state: State) -> bool:
-        """Keep a replica that leaves for a replica on a preferred cluster, if that was preempted. Return True if so."""
+        """Keep a returning replica if its replacement was preempted. Return True if this keeps a replica."""
         distribution = self._distribution(state) if state.returning and state.may_grow else None
         for entry in state.returning if distribution else ():
             if distribution and distribution.allows(state.counts + Counter({entry.placement.cluster: 1})):
@@ -390,11 +390,11 @@ class Filler:
 
 @dataclass
 class _Priority:
-    """Deployments of one priority whose new replicas can move, in the order in which they were filled.
+    """Deployments of one priority whose new replicas can move, in filling order.
 
     filled: new replicas by deployment.
-    hopeless: engines and clusters for which no other order makes room until a preemption frees devices, and whether a
-        search reached its limit.
+    hopeless: engines and clusters for which no rearrangement frees capacity until a preemption frees devices. The value
+        is True if a search reached its limit.
     """
 
     filled: dict[tuple[str, str], NewReplicas] = field(default_factory=dict)

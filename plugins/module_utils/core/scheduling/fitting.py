@@ -106,12 +106,12 @@ class FleetCapacity:
 
     def ledger(self, cluster: str, pool: Pool) -> Ledger:
         key = (cluster, pool.name)
-        found = self._ledgers.get(key)
-        if found is None:
-            kind = NodeLedger if self.options.accounting == "Nodes" else DeviceLedger
-            found = kind(pool, self.work, self._packings, greedy=self.options.search == "Greedy")
-            self._ledgers[key] = found
-        return found
+        ledger = self._ledgers.get(key)
+        if ledger is None:
+            ledger_type = NodeLedger if self.options.accounting == "Nodes" else DeviceLedger
+            ledger = ledger_type(pool, self.work, self._packings, greedy=self.options.search == "Greedy")
+            self._ledgers[key] = ledger
+        return ledger
 
     def version(self, cluster: str) -> int:
         """Return a number that increases whenever what is charged on a cluster changes."""
@@ -123,11 +123,11 @@ class FleetCapacity:
         return [entry for entry in found if entry[2]]
 
     def occupied(self, cluster: str, pool: Pool) -> int:
-        """Return how many nodes of a pool what is charged takes."""
+        """Return the number of nodes in a pool that the charges use."""
         return self.ledger(cluster, pool).occupied
 
     def free_nodes(self, cluster: str, pool: Pool) -> int:
-        """Return how many nodes of a pool have all devices beside what is charged."""
+        """Return the number of nodes in a pool whose devices are all free."""
         return self.ledger(cluster, pool).free_nodes
 
     def _kind(self, cluster: Cluster) -> int:
@@ -286,11 +286,11 @@ class FleetCapacity:
     def joint_fit(
         self, replicas: Sequence[Sequence[Engine]], cluster: Cluster, ledgers: Mapping[str, Ledger]
     ) -> list[ReplicaFit] | None:
-        """Return places for several replicas beside each other on one cluster, each given by its engines; None when
-        they do not fit. Nothing is charged. `ledgers` take the place of those of the cluster's pools.
+        """Return fits for several replicas, each given by its engines, that share one cluster. Return None if the
+        replicas do not fit. Nothing is charged. `ledgers` replace the ledgers of the cluster's pools.
 
-        Engines in order, each on the first pool that fits. `Exact` takes choices back, and when every choice of one
-        pool per engine fails it spreads gangs over pools of one fabric, as few as it can.
+        Each engine, in order, uses the first pool that fits. `Exact` backtracks. If the replicas do not fit with one
+        pool per engine, `Exact` spreads as few gangs as possible over pools of one fabric.
         """
         # Equal engines stand together, as places of them can be exchanged.
         together: dict[int, list[Engine]] = {}

@@ -474,13 +474,15 @@ class Excluded:
 
 @dataclass(frozen=True)
 class Dropped:
-    """A replica that exists and goes away, and why.
+    """Existing replica to remove, with the reason.
 
-    `evicted`: it may stay until another one serves in its place, as a taint drives it from a cluster that is still
-    there, or it returns to a preferred one. `preempted_by` (the namespace/name of a deployment): it may also stay,
-    unless its replacement is unschedulable. If this is its own deployment, the replica returns to a preferred cluster
-    while other replicas are pending. `outdated`: the replica no longer fits its cluster. `has_devices`: no other
-    replica may use its devices until it is removed.
+    evicted: the replica may stay until its replacement serves, because a taint evicts it from an existing cluster, or
+        because it returns to a preferred cluster.
+    preempted_by: deployment (namespace/name) that preempts the replica. The replica may also stay, unless its
+        replacement is unschedulable. Its own deployment if the replica returns to a preferred cluster while other
+        replicas are pending.
+    outdated: the replica no longer fits its cluster.
+    has_devices: no other replica may use its devices until it is removed.
     """
 
     replica: Replica
@@ -492,7 +494,7 @@ class Dropped:
 
     @property
     def may_stay(self) -> bool:
-        """Return True when it may stay for a while."""
+        """Return whether the replica may stay until its replacement serves."""
         return self.evicted or bool(self.preempted_by) or (self.outdated and self.replica.stays)
 
 

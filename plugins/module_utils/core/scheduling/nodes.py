@@ -226,7 +226,11 @@ class _Group:
 
 @dataclass(frozen=True)
 class _Room:
-    """Available devices of a node with unavailable devices, and those that are not reserved."""
+    """Available devices of a node with unavailable devices.
+
+    available: all available devices.
+    free: available devices that are not reserved.
+    """
 
     available: Vector
     free: Vector
@@ -246,7 +250,7 @@ class _Planner:
         rooms: Sequence[_Room] = (),
     ) -> None:
         """`beside`: on how many nodes others have to be that go anywhere, beside what is taken of `node` here. `rooms`:
-        those of nodes with unavailable devices."""
+        available devices of nodes with unavailable devices."""
         self._node = node
         self._left = nodes
         self._load = load
@@ -263,7 +267,7 @@ class _Planner:
         kept = [pods for pods in self._load if not pods.open]
         for pods in sorted(kept, key=lambda pods: len(pods.planned.numbers) if pods.planned else 0):
             self._keep(pods)
-        # Those without numbers may all be on one node.
+        # Pods without numbers might all be on one node.
         unnumbered = [pods for pods in kept if not (pods.unavailable or (pods.planned and pods.planned.numbers))]
         self._open -= sum(pods.count for pods in kept if pods.unavailable)
         if not _fits(self._node, _sum(self._node, (_times(pods.most, pods.count) for pods in unnumbered))):
@@ -320,8 +324,8 @@ class _Planner:
             above.below.remove(group)
 
     def _is_bindable(self) -> bool:
-        """Return whether a node with unavailable devices has room for all pods of a number, if one of them fits.
-        Numbers without open pods have their nodes."""
+        """Return whether each node with unavailable devices fits all pods of a number if it fits any of them.
+        Numbers without open pods already have nodes."""
         members: dict[int, list[int]] = {}
         for at, planned in enumerate(self._planned):
             if planned is not None and planned.numbers:
@@ -335,7 +339,7 @@ class _Planner:
         )
 
     def _on_one_node(self, group: Iterable[int]) -> Vector:
-        """Return the devices that pods of a number take on one node, at most."""
+        """Return the maximum devices that pods of a number use on one node."""
         needs = []
         for at in group:
             pods, planned = self._load[at], self._planned[at]

@@ -30,7 +30,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.p
 
 SCALED_DOWN = "scaled down"
 """Reason for removing replicas above the desired number."""
-REPLACED = "replicas on preferred clusters take its place"
+REPLACED = "replicas on preferred clusters replace it"
 """Reason for removing a replica whose replacement on a preferred cluster exists."""
 
 
@@ -55,7 +55,7 @@ class State:
     dropped: list[Dropped] = field(default_factory=list)
     # Replicas that this run preempted.
     preempted: list[Kept] = field(default_factory=list)
-    # Replicas that leave for replicas on preferred clusters, and have their devices.
+    # Replicas that return to preferred clusters, and still have their devices.
     returning: list[Kept] = field(default_factory=list)
     # Replicas that the calling function removes and reports.
     leaving: list[Replica] = field(default_factory=list)
@@ -171,8 +171,8 @@ def retain(state: State, fleet: Mapping[str, Cluster], capacity: FleetCapacity) 
         broken = {key for key, entry in kept.items() if not entry.replica.serves and not returns}
         if len(kept) > state.deployment.replicas:
             eligible = [name for name, cluster in fleet.items() if not cluster_refusal(state.deployment, cluster)]
-            places = surplus(state.deployment, fleet, kept, eligible, state.deployment.replicas, broken)
-            removed = [kept.pop(place) for place in places if not fleet[place[0]].silent]
+            keys = surplus(state.deployment, fleet, kept, eligible, state.deployment.replicas, broken)
+            removed = [kept.pop(key) for key in keys if not fleet[key[0]].silent]
             _give_up(state, removed, kept.values(), fleet, capacity)
     for entry in kept.values():
         state.kept.append(entry)
@@ -191,17 +191,19 @@ def _remove_returning(
 ) -> None:
     """Remove the replica that an earlier run marked because it returns to a preferred cluster.
 
-    It keeps its devices until its replacement serves. Without the replacement, it stays: the distribution then allows
-    it. It also stays if the distribution now allows both replicas.
+    The replica keeps its devices until its replacement serves. Without a replacement, the distribution allows the
+    replica, so it stays. It also stays if the distribution now allows both replicas.
     """
     deployment = state.deployment
-    marked = [place for place, entry in kept.items() if entry.replica.preempted_by == state.name]
-    eligible = [name for name, cluster in fleet.items() if not cluster_refusal(deployment, cluster)] if marked else []
-    for place in marked:
-        others = Counter(name for name, index in kept if (name, index) != place)
+    marked_keys = [key for key, entry in kept.items() if entry.replica.preempted_by == state.name]
+    eligible = (
+        [name for name, cluster in fleet.items() if not cluster_refusal(deployment, cluster)] if marked_keys else []
+    )
+    for key in marked_keys:
+        others = Counter(name for name, index in kept if (name, index) != key)
         distribution = Distribution(deployment, fleet, eligible, others)
-        if not fleet[place[0]].silent and not distribution.allows(others + Counter({place[0]: 1})):
-            entry = kept.pop(place)
+        if not fleet[key[0]].silent and not distribution.allows(others + Counter({key[0]: 1})):
+            entry = kept.pop(key)
             dropped = Dropped(entry.replica, REPLACED, evicted=True, preempted_by=state.name, has_devices=True)
             state.dropped.append(dropped)
             state.returning.append(entry)
@@ -220,7 +222,7 @@ def _give_up(
     for number, entry in enumerate(entries):
         own = preference(deployment, fleet[entry.replica.cluster])
         returns = deployment.returns and number == 0
-        if returns and any(preference(deployment, fleet[each.replica.cluster]) < own for each in kept):
+        if returns and any(preference(deployment, fleet[other.replica.cluster]) < own for other in kept):
             state.dropped.append(Dropped(entry.replica, REPLACED, evicted=True, has_devices=True))
             state.returning.append(entry)
             charge(entry, capacity)

@@ -33,7 +33,7 @@ class Work:
         self._common = budget
         self._reserved: dict[Owner | None, int] = {}
         self._owner: Owner | None = None
-        # Of the owner: what is reserved for it, and what is common.
+        # Remaining steps of the owner: its reserved steps and the common steps.
         self._left = budget
         self._floor = 0
 

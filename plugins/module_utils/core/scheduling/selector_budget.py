@@ -101,15 +101,15 @@ def share_out(
     questions = _questions(desired.values(), list(clusters), replicas)
     verdicts: dict[tuple[str, Device], Verdict] = {}
     waiting = sorted(questions)
-    left = budget
+    remaining = budget
     while True:
         namespaces = Counter(namespace for namespace, __ in waiting)
-        shares = {owner: left // len(namespaces) // namespaces[owner[0]] for owner in waiting}
+        shares = {owner: remaining // len(namespaces) // namespaces[owner[0]] for owner in waiting}
         costs = {owner: _cost(questions[owner], shares[owner], verdicts) for owner in waiting}
         within = [owner for owner in waiting if costs[owner] <= shares[owner]]
         if not within:
             break
-        left -= sum(costs[owner] for owner in within)
+        remaining -= sum(costs[owner] for owner in within)
         waiting = [owner for owner in waiting if owner not in within]
     expressions = {owner: {text for texts, __ in questions[owner] for text in texts} for owner in questions}
     evaluated = {text for owner in questions if owner not in shares for text in expressions[owner]}
@@ -136,7 +136,11 @@ def _questions(
         for engine in replica.engines:
             for member in engine.members:
                 devices = [pools.get((replica.cluster, name), ()) for name, __ in member.pods_by_pool]
-                asked += [(tuple(_expressions(entry)), each) for entry in member.device_requests for each in devices]
+                asked += [
+                    (tuple(_expressions(entry)), pool_devices)
+                    for entry in member.device_requests
+                    for pool_devices in devices
+                ]
     return questions
 
 

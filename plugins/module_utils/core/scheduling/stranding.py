@@ -15,12 +15,16 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
 
 @dataclass(frozen=True)
 class Pods:
-    """The pods of a member on a pool: `copies` times `pods`, those of one copy of an `engine` on different nodes.
+    """Pods of a member on a pool: `copies` times `pods`. Pods of one copy of an `engine` are on different nodes.
 
-    `vectors`: what each may take from its node. `planned`: the planned nodes that they have. `open`: they may get
-    others. `at_most`: of a member that is spread over pools, how many of a copy may come to this one instead of its
-    share, `pods`; 0 for others. `leads`: workers that go anywhere wait for it. `mixes`: devices of several kinds may
-    serve one request. `unavailable`: no pods, but unavailable devices of so many nodes.
+    vectors: devices that each pod may use on its node.
+    planned: planned nodes of the pods.
+    open: the pods may get other planned nodes.
+    at_most: for a member that is spread over pools, the maximum number of pods of a copy on this pool. It replaces
+        `pods`, the share of the pool. 0 for other members.
+    leads: workers that can run on any node wait for the pod.
+    mixes: devices of several kinds may serve one request.
+    unavailable: the object represents unavailable devices of `pods` nodes instead of pods.
     """
 
     engine: object

@@ -102,20 +102,20 @@ def mismatches(
 
     `nodes` are the Ready Nodes by pool.
     """
-    found: dict[tuple[str, str], list[str]] = {}
+    node_names: dict[tuple[str, str], list[str]] = {}
     devices = published.by_node(promises, nodes)
     for promise in promises:
         for node in (text(node, "metadata", "name") for node in nodes.get(promise.pool, ())):
             for driver in promise.drivers:
                 on_node = devices.get((node, driver), ())
                 for message in _findings(promise, driver, on_node, is_shared=published.is_shared(driver)):
-                    found.setdefault((promise.pool, message), []).append(node)
-    return tuple(Mismatch(pool, tuple(sorted(names)), message) for (pool, message), names in sorted(found.items()))
+                    node_names.setdefault((promise.pool, message), []).append(node)
+    return tuple(Mismatch(pool, tuple(sorted(names)), message) for (pool, message), names in sorted(node_names.items()))
 
 
 @dataclass(frozen=True)
 class _SharedDevice:
-    """Device that several nodes can use. `target`: the ResourceSlice or the device, which select the nodes."""
+    """Device that several nodes can use. `target`: the ResourceSlice or the device that selects the nodes."""
 
     device: PublishedDevice
     target: Object
@@ -191,7 +191,7 @@ class PublishedDevices:
         A device that several nodes can use counts on one node: the node of its ResourceClaim (`in_use`), or one of
         `nodes` (by pool) with fewer devices than the InferenceClass promises.
         """
-        devices = {place: list(published) for place, published in self._devices.items()}
+        devices = {key: list(published) for key, published in self._devices.items()}
         for driver, shared in sorted(self._shared.items()):
             free = []
             for entry in shared:
@@ -205,7 +205,7 @@ class PublishedDevices:
 
 @dataclass
 class _Vacancy:
-    """Number of devices of a driver that a node has less than its InferenceClass promises."""
+    """Number of promised devices of a driver that a node lacks."""
 
     node: Object
     key: tuple[str, str]
@@ -232,8 +232,8 @@ def _share(
     vacancies: Sequence[_Vacancy],
     devices: dict[tuple[str, str], list[PublishedDevice]],
 ) -> None:
-    """Add each device to one node. Devices for the fewest nodes come first, and devices that no new claim can have
-    come last."""
+    """Add each device to one node. Devices that the fewest nodes can use come first, and devices that no new claim can
+    have come last."""
     candidates = [(entry, [vacancy for vacancy in vacancies if entry.is_for(vacancy.node)]) for entry in shared]
     candidates.sort(key=lambda item: (not item[0].device.is_allocatable, len(item[1]), item[0].device.key))
     for entry, usable in candidates:
@@ -244,8 +244,8 @@ def _share(
 
 
 def _pool_defect(pool: str, specs: Sequence[Object], devices: Mapping[str, int]) -> str:
-    """Return why Kubernetes allocates no device of a resource pool: slices are missing, or device names are not
-    unique. "" for a valid pool. `devices`: number of devices by name."""
+    """Return the reason why Kubernetes allocates no device of a resource pool: ResourceSlices are missing, or device
+    names are not unique. Return "" for a valid pool. `devices`: number of devices by name."""
     expected = max(number(spec, "pool", "resourceSliceCount", default=1) for spec in specs)
     if len(specs) != expected:
         return f"{len(specs)} of {expected} ResourceSlices of its pool {pool}"

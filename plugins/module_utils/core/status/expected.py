@@ -38,9 +38,9 @@ class ExpectedCluster:
 
     `provisioned` is true for a cluster that the fleet creates, `has_cluster_gateway` for one that gateways in mode
     Model may reach, `hosts_gateway` for one that has such a gateway. `callers` are those whose use of budgets is
-    counted there, by namespace and name of each CallerPolicy that has some. `secrets` are the references
-    of pods to Secrets of the cluster, `control_secrets` those of resources for the cluster to Secrets of the control
-    cluster."""
+    counted there, by namespace and name of each CallerPolicy that has some. `secrets` are the Secret
+    references of pods on the cluster, and `control_secrets` the references of the cluster's resources to Secrets on the
+    control cluster."""
 
     name: str
     promises: tuple[Promise, ...] = ()
@@ -172,7 +172,7 @@ class _Known:
         for cache in self.caches.values():
             if _selects(cache.spec.cluster_selector, cluster):
                 yield from control_references(cache)
-        gateways = [each for each in self.model_gateways.values() if each.spec.cluster_name == cluster.name]
+        gateways = [gateway for gateway in self.model_gateways.values() if gateway.spec.cluster_name == cluster.name]
         for resource in (*gateways, *(self.endpoints.values() if is_host else ())):
             yield from control_references(resource)
 

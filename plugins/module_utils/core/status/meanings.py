@@ -169,16 +169,14 @@ _MODEL_DEPLOYMENT = (
     ),
     Meaning(
         "EngineStalled",
-        "An engine hung and was restarted by its stall probe. The condition is set by the first restart.",
+        "The stall probe restarted an engine that hung. The first restart sets the condition.",
         (
             Reason(
                 "True",
                 "EngineRestarted",
-                "The message has the pods, the number of restarts, and the time and reason of the last one.",
+                "The message contains the pods, the number of restarts, and the time and reason of the last restart.",
             ),
-            Reason(
-                "False", "NoStalls", "The pods that were restarted no longer exist, or restarted for another reason."
-            ),
+            Reason("False", "NoStalls", "The restarted pods no longer exist, or restarted again for another reason."),
         ),
     ),
     Meaning(

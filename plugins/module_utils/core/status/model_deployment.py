@@ -37,7 +37,7 @@ _REASONS_SHOWN = 3
 _ROLLED_OUT = "RolloutComplete"
 _STALLED = "EngineStalled"
 _SAME_CAUSE_TIME = timedelta(minutes=10)
-_SAME_CAUSE = "engines hung within 10 minutes of each other: check their logs for a request that causes it"
+_SAME_CAUSE = "engines hung within 10 minutes of each other: check their logs for a request that causes the hangs"
 
 
 @dataclass(frozen=True)
@@ -160,9 +160,9 @@ def _rolled_out(rollout: RolloutState | None) -> Condition:
 
 
 def engine_stalls(states: Iterable[tuple[str, ReplicaState]]) -> str:
-    """Return the engines that hung and were restarted as text, the latest first, "" without any.
+    """Return the restarts of engines that hung as text, the latest first. Return "" if no engine hung.
 
-    states: states of replicas, each with its cluster.
+    states: replica states, each with the name of its cluster.
     """
     stalls = [(stall.time, f"{stall.pod} on {cluster}", stall) for cluster, state in states for stall in state.stalls]
     shown = [f"pod {pod}: {stall}" for __, pod, stall in sorted(stalls, reverse=True)[:_REASONS_SHOWN]]

@@ -49,7 +49,7 @@ class ReplicaState:
     one. `declared`: its cluster is not observed, so it is assumed to be as declared. `failure`: the most frequent
     failure of its pods, `pod` one that has it. `since`: when its first workload was created (RFC 3339).
     `complete`: all pods have the desired revision and are ready. `failed`: a pod cannot start, or a workload makes no
-    progress, without a further change. `stalls`: last restarts of its engines by the stall probe.
+    progress, without a further change. `stalls`: last stall probe restarts of its engines.
     """
 
     accepted: bool | None

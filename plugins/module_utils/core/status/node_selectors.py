@@ -11,8 +11,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import 
 
 
 def selects(selector: Object, node: Object) -> bool:
-    """Return whether a NodeSelector selects a node: one of its terms matches. A term without expressions matches no
-    node."""
+    """Return whether any term of a NodeSelector matches a node. A term without expressions matches no node."""
     return any(_matches(term, node) for term in entries(selector, "nodeSelectorTerms"))
 
 

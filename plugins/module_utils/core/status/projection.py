@@ -157,7 +157,7 @@ def _pod_status(status: Object) -> Trimmed:
 
 
 def _container(status: Object) -> Trimmed:
-    """Return a container status without times and counts, which change without an event, except those of a stall."""
+    """Return a container status without times and counts, because they change without an event. A stall keeps both."""
     trimmed = _picked("name", "ready", *(("restartCount",) if stall_verdict(fields(status, "lastState")) else ()))(
         status
     )

@@ -12,7 +12,7 @@ Fields with names of Secrets:
 - Gateway of the serving stack: `spec.listeners[].tls.certificateRefs`, on its inference cluster
 - variable `serving_stack_image_pull_secrets`, on the inference cluster, in all namespaces of the serving stack
 
-Only the check of a cluster covers the last two, because other runs do not read the variables of the serving stack.
+Only `check` covers the last two fields, because other runs do not read the variables of the serving stack.
 
 Other references are checked where they are used: the kubeconfig of an InferenceCluster when a run connects to it, and
 selectors of API keys when a gateway is planned. A run is not permitted to read certificates of an InferenceGateway in
@@ -128,10 +128,12 @@ def control_references(resource: api.Resource) -> Iterator[SecretReference]:
             field = "spec.tls.certificateRefs"
             yield _on_control(resource, names.SYSTEM_NAMESPACE, certificate.name, _TLS_KEYS, field, "tls")
         for listener in resource.spec.listeners or ():
-            for each in listener.tls.certificate_refs:
-                if each.namespace in (None, names.SYSTEM_NAMESPACE):
+            for listener_certificate in listener.tls.certificate_refs:
+                if listener_certificate.namespace in (None, names.SYSTEM_NAMESPACE):
                     field = "spec.listeners[].tls.certificateRefs"
-                    yield _on_control(resource, names.SYSTEM_NAMESPACE, each.name, _TLS_KEYS, field, "tls")
+                    yield _on_control(
+                        resource, names.SYSTEM_NAMESPACE, listener_certificate.name, _TLS_KEYS, field, "tls"
+                    )
 
 
 def _on_control(
@@ -161,27 +163,27 @@ class _Engine(Protocol):
 
 
 def deployment_references(deployment: api.ModelDeployment, cluster: str) -> Iterator[SecretReference]:
-    """Yield the references of the pods of a ModelDeployment, if a replica of it is on a cluster."""
+    """Yield the Secret references of a ModelDeployment's pods on a cluster with one of its replicas."""
     return _of_pods(deployment.spec.template.spec.engines, deployment.ref, deployment.namespace, cluster)
 
 
 def replica_references(replica: api.ModelReplica) -> Iterator[SecretReference]:
-    """Yield the references of the pods of a ModelReplica to Secrets of its cluster."""
+    """Yield the Secret references of a ModelReplica's pods on its cluster."""
     deployment = replica.labels.get(names.DEPLOYMENT_LABEL)
     user = Ref(api.ModelDeployment.KIND, replica.namespace, deployment) if deployment else replica.ref
     return _of_pods(replica.spec.engines, user, replica.namespace, replica.spec.cluster_name)
 
 
 def _of_pods(engines: Iterable[_Engine], user: Ref, namespace: str, cluster: str) -> Iterator[SecretReference]:
-    place = (cluster, names.workload_namespace(namespace))
+    location = (cluster, names.workload_namespace(namespace))
     for template in (member.template.spec for engine in engines for member in engine.members):
         for secret in template.image_pull_secrets or ():
-            yield SecretReference(*place, secret.name, frozenset(), "docker-registry", user, "imagePullSecrets")
+            yield SecretReference(*location, secret.name, frozenset(), "docker-registry", user, "imagePullSecrets")
         for variable in (variable for container in template.containers for variable in container.env or ()):
             reference = variable.value_from.secret_key_ref if variable.value_from else None
             if reference and not reference.optional:
                 keys = frozenset({reference.key})
-                yield SecretReference(*place, reference.name, keys, "generic", user, f"env {variable.name}")
+                yield SecretReference(*location, reference.name, keys, "generic", user, f"env {variable.name}")
 
 
 KnownKeys = Callable[[str, str, str], frozenset[str] | None]  # pylint: disable=unsupported-binary-operation
@@ -199,21 +201,21 @@ def missing_secrets(references: Iterable[SecretReference], known: KnownKeys) -> 
 
 
 def observed_keys(observed: Observed) -> KnownKeys:
-    """Return the keys of Secrets according to an observation."""
+    """Return a function that returns observed Secret keys."""
 
     def keys(cluster: str, namespace: str, name: str) -> frozenset[str] | None:
         if not cluster:
             return None if observed.unreachable else observed.secret_keys.get((namespace, name), frozenset())
-        found = observed.clusters.get(cluster)
-        return None if found is None or found.unreachable else found.secret_keys.get((namespace, name))
+        state = observed.clusters.get(cluster)
+        return None if state is None or state.unreachable else state.secret_keys.get((namespace, name))
 
     return keys
 
 
 def _missing(
-    cluster: str, namespace: str, name: str, group: Iterable[SecretReference], found: frozenset[str] | None
+    cluster: str, namespace: str, name: str, group: Iterable[SecretReference], keys: frozenset[str] | None
 ) -> MissingSecret | None:
-    unmet = [each for each in group if found is not None and (each.keys - found or not found)]
+    unmet = [reference for reference in group if keys is not None and (reference.keys - keys or not keys)]
     if not unmet:
         return None
     return MissingSecret(
@@ -221,8 +223,8 @@ def _missing(
         namespace,
         # Users might paste an API key instead of a name.
         without_keys(name),
-        tuple(sorted({without_keys(key) for each in unmet for key in each.keys - (found or frozenset())})),
-        tuple(sorted(found or ())),
+        tuple(sorted({without_keys(key) for reference in unmet for key in reference.keys - (keys or frozenset())})),
+        tuple(sorted(keys or ())),
         unmet[0].type,
-        tuple(dict.fromkeys(f"{each.user} ({each.field})" for each in unmet)),
+        tuple(dict.fromkeys(f"{reference.user} ({reference.field})" for reference in unmet)),
     )

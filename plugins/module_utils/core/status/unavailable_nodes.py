@@ -52,7 +52,7 @@ def unavailable_nodes(
 ) -> dict[str, tuple[UnavailableNode, ...]]:
     """Return the unavailable nodes of each pool, sorted by name; pools without any are left out.
 
-    `nodes` are the Nodes of each pool, `in_use` the devices that ResourceClaims of replicas have, each with its node.
+    `nodes` are the Nodes of each pool, and `in_use` the devices in ResourceClaims of replicas, each with its node.
     A device in use counts as available because its replica keeps it. If the ResourceSlices (`published`) or the
     ResourceClaims (`in_use`) were not read, all devices count as in use. `stranded`: devices of stranded replicas. They
     count as unavailable because a new replica cannot rely on them.
@@ -60,7 +60,7 @@ def unavailable_nodes(
     members = {promise.pool: sorted(nodes.get(promise.pool, ()), key=_name) for promise in promises}
     closed = {promise.pool: [_closed(promise, node) for node in members[promise.pool]] for promise in promises}
     if published is None or in_use is None:
-        found = {
+        unavailable = {
             pool: [
                 UnavailableNode(_name(node), reason, closed=True)
                 for node, reason in zip(pool_nodes, closed[pool], strict=True)
@@ -75,7 +75,7 @@ def unavailable_nodes(
         }
         devices = published.by_node(promises, open_nodes, {**in_use, **stranded})
         state = _Devices(published, devices, in_use, stranded)
-        found = {
+        unavailable = {
             promise.pool: [
                 node
                 for name, reason in zip(map(_name, members[promise.pool]), closed[promise.pool], strict=True)
@@ -83,7 +83,7 @@ def unavailable_nodes(
             ]
             for promise in promises
         }
-    return {pool: tuple(unavailable) for pool, unavailable in found.items() if unavailable}
+    return {pool: tuple(pool_nodes) for pool, pool_nodes in unavailable.items() if pool_nodes}
 
 
 def stranded_replicas(
@@ -174,7 +174,7 @@ class _Devices:
     stranded: Collection[DeviceKey]
 
     def unavailable(self, promise: Promise, node: str, closed: str) -> UnavailableNode | None:
-        """Return the unavailable devices of a node, None without any. `closed`: why the node is not schedulable."""
+        """Return the unavailable devices of a node, None without any. `closed`: reason why the node accepts no pods."""
         devices: dict[str, int] = {}
         reasons = []
         for driver in promise.drivers:
@@ -226,17 +226,17 @@ def _short(
     """Return how many devices of each promised kind are not usable.
 
     A device with other attributes than the InferenceClass also counts, because pods claim devices by selectors."""
-    left = list(usable)
+    remaining = list(usable)
     counts: dict[str, int] = {}
     # Kinds that the fewest devices match come first: the devices that they leave match other kinds, not the reverse.
     for kind in sorted(promised, key=lambda kind: sum(device.is_of(kind) for device in published)):
-        matching = [device for device in left if device.is_of(kind)][: kind.count]
-        left = [device for device in left if device not in matching]
+        matching = [device for device in remaining if device.is_of(kind)][: kind.count]
+        remaining = [device for device in remaining if device not in matching]
         counts[kind.name] = len(matching)
     short = {}
     for kind in promised:
-        others = min(len(left), kind.count - counts[kind.name])
-        left = left[others:]
+        others = min(len(remaining), kind.count - counts[kind.name])
+        remaining = remaining[others:]
         if counts[kind.name] + others < kind.count:
             short[kind.name] = kind.count - counts[kind.name] - others
     return short

@@ -179,7 +179,7 @@ _STOPPED = frozenset({0, 128 + 9, 128 + 15})
 
 @dataclass(frozen=True)
 class EngineStall:
-    """Last restart of a container by the stall probe.
+    """Last restart of a container by its stall probe.
 
     restarts: number of all restarts of the container.
     time: when the container terminated (RFC 3339).
@@ -192,7 +192,7 @@ class EngineStall:
     verdict: str
 
     def __str__(self) -> str:
-        return f"{count(self.restarts, 'restart')}, the last one at {self.time}: {self.verdict}"
+        return f"{count(self.restarts, 'restart')}, last at {self.time}: {self.verdict}"
 
 
 def engine_stalls(pods: Iterable[Object]) -> list[EngineStall]:

@@ -96,9 +96,9 @@ def class_capacities(inference_class: Any, _fleet: object) -> Iterator[Problem]:
             if is_memory(name) and is_tiny(capacity.value, LEAST_DEVICE_MEMORY):
                 meant = meant_device_memory(capacity.value)
                 hint = f"Did you mean {meant}?" if meant else "Write the value that the driver reports, such as 81559Mi"
-                place = f"{entry_path(f'{path}.capacity', name)}.value"
+                field = f"{entry_path(f'{path}.capacity', name)}.value"
                 yield warning(
-                    "is less than 1 GiB of memory, and every GPU has more", place, hint, short(capacity.value)
+                    "is less than 1 GiB of memory, and every GPU has more", field, hint, short(capacity.value)
                 )
 
 

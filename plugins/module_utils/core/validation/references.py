@@ -324,14 +324,14 @@ class _Fleet:
     @cached_property
     def device_values(self) -> Mapping[tuple[str, str], frozenset[str]]:
         """Names of the attributes and of the capacities of all devices of all classes, by domain."""
-        found: dict[tuple[str, str], set[str]] = defaultdict(set)
+        names_by_domain: dict[tuple[str, str], set[str]] = defaultdict(set)
         for inference_class in self.of_kind("InferenceClass"):
             for device in inference_class.spec.devices:
                 for kind in ("attributes", "capacity"):
                     for key in getattr(device, kind) or {}:
                         domain, __, name = key.rpartition("/")
-                        found[kind, domain or device.driver].add(name)
-        return {place: frozenset(names) for place, names in found.items()}
+                        names_by_domain[kind, domain or device.driver].add(name)
+        return {kind_and_domain: frozenset(names) for kind_and_domain, names in names_by_domain.items()}
 
     @cached_property
     def _endpoints(self) -> Mapping[tuple[str, str, str], list[Mapping[str, str]]]:

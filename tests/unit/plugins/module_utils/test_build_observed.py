@@ -625,9 +625,9 @@ def test_replicas_return_one_at_a_time_and_the_new_one_serves_first(fleet: Fleet
     engines = fleet.objects("clusters", "Deployment")
     fleet.shown = lambda _cluster, value: up(value) if value in engines else down(value)
     first = fleet.run()
-    assert going(first) == [("west", "stays", "returns to preferred clusters, as east has room")]
+    assert going(first) == [("west", "stays", "returns to preferred cluster east, which has free capacity")]
     second = fleet.run()
-    assert going(second) == [("west", "stays", "replicas on preferred clusters take its place")]
+    assert going(second) == [("west", "stays", "replicas on preferred clusters replace it")]
     assert replicas_on(fleet) == {"east": 1, "west": 2}, "the new one does not serve yet"
     seen = []
     fleet.shown = lambda _cluster, value: up(value)

@@ -281,7 +281,7 @@ def test_an_engine_that_hung_has_its_restarts_in_the_status(fleet: WithPods, ser
     found = ended.fleet_status
     row = by_cluster(found)["west"]
     assert row.status == ("Serving" if serves_again else "EngineStalled")
-    restarts = "2 restarts, the last one at 2026-11-04T08:00:00Z: no response within 20 s"
+    restarts = "2 restarts, last at 2026-11-04T08:00:00Z: no response within 20 s"
     (deployment,) = found.deployments
     assert f"-x on west: {restarts}" in deployment.stalls
     assert "EngineStalled" in "\n".join(tables(found, NOW, 200))

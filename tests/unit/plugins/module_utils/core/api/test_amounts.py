@@ -57,8 +57,8 @@ def test_memory_of_a_device_has_a_unit(
         ("cpu", "500 m", "Write 500m"),
         ("cpu", "16 cores", 'Write "16"'),
         ("cpu", "0.5 CPU", 'Write "0.5"'),
-        ("cpu", "80GB", "It is a number of cores, such as 4 or 500m"),
-        ("cpu", "80g", "It is a number of cores, such as 4 or 500m"),
+        ("cpu", "80GB", "Write a number of cores, such as 4 or 500m"),
+        ("cpu", "80g", "Write a number of cores, such as 4 or 500m"),
     ],
 )
 def test_memory_of_a_container_has_a_unit(

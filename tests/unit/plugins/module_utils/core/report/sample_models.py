@@ -329,7 +329,7 @@ def distributed() -> dict[str, Any]:
             ],
             "returns": True, "preempts": True,
             "leaving": [
-                returns | {"stays": True, "reason": "returns to preferred clusters, as aws-west has room"},
+                returns | {"stays": True, "reason": "returns to preferred cluster aws-west, which has free capacity"},
             ],
             "preempted": [
                 goes | {"stays": False, "reason": "preempted by ml-team/llama-405b, which has a higher priority"},

@@ -222,7 +222,7 @@ def test_distributions_are_written_in_words_beside_their_bars() -> None:
         "capacity: reserved , tier: prod aws-west 2 2 of 6 replicas",
         "All other clusters other-1 1, other-0 0 1 of 6 replicas",
         "leaving llama-405b-90ad4410fe of ml-team/llama-405b on aws-west "
-        "returns to preferred clusters, as aws-west has room; stays until another serves",
+        "returns to preferred cluster aws-west, which has free capacity; stays until another serves",
         "removed embed-00aa12bb34 of search/embed on aws-west preempted by ml-team/llama-405b",
     ):
         assert text in shown

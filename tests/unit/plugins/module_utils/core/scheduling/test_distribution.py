@@ -172,7 +172,7 @@ def test_replicas_return_one_at_a_time(returns: bool) -> None:
         return
     assert counts(first, roomy) == {"east": 2, "west": 1}
     [left] = first.dropped
-    assert (left.evicted, left.reason) == (True, "returns to preferred clusters, as east-a has room")
+    assert (left.evicted, left.reason) == (True, "returns to preferred cluster east-a, which has free capacity")
     # Until the new one serves, the old one is still there, and no other one returns.
     old = Replica("old", "ml-team", "d", left.replica.cluster, left.replica.index, left.replica.engines)
     waiting = schedule([desired], roomy, [*fleets.replicas_of(first), old])
@@ -219,7 +219,7 @@ def test_the_replica_returns_that_spread_lets_go() -> None:
     first = schedule([desired], racks(a=1, b=1, c=1), running)
     assert clusters_of(first) == ["a", "c"]
     [left] = first.dropped
-    assert (left.replica.cluster, left.reason) == ("b", "returns to preferred clusters, as a has room")
+    assert (left.replica.cluster, left.reason) == ("b", "returns to preferred cluster a, which has free capacity")
     # The old one goes also when a later run finds both.
     both = [*fleets.replicas_of(first), left.replica]
     waiting = schedule([desired], racks(a=1, b=1, c=1), both)

@@ -202,7 +202,7 @@ def test_a_deployment_without_restarts_has_no_condition_about_them() -> None:
 )
 def test_engines_that_hang_within_ten_minutes_might_have_one_cause(time: str, is_shared: bool) -> None:
     status = stalls(stalled("a", "2026-01-01T10:00:00Z"), stalled("b", time))
-    shared = "; engines hung within 10 minutes of each other: check their logs for a request that causes it"
+    shared = "; engines hung within 10 minutes of each other: check their logs for a request that causes the hangs"
     assert message(status, "EngineStalled").endswith(shared) is is_shared
     assert status.condition("Ready") == Condition("Ready", "True", "Available")
 
@@ -210,9 +210,9 @@ def test_engines_that_hang_within_ten_minutes_might_have_one_cause(time: str, is
 def test_the_latest_restarts_are_named() -> None:
     status = stalls(*(stalled(f"p{index}", f"2026-01-01T1{index}:00:00Z") for index in range(5)))
     assert message(status, "EngineStalled") == (
-        "pod p4 on c4: 1 restart, the last one at 2026-01-01T14:00:00Z: no response; "
-        "pod p3 on c3: 1 restart, the last one at 2026-01-01T13:00:00Z: no response; "
-        "pod p2 on c2: 1 restart, the last one at 2026-01-01T12:00:00Z: no response; 2 more"
+        "pod p4 on c4: 1 restart, last at 2026-01-01T14:00:00Z: no response; "
+        "pod p3 on c3: 1 restart, last at 2026-01-01T13:00:00Z: no response; "
+        "pod p2 on c2: 1 restart, last at 2026-01-01T12:00:00Z: no response; 2 more"
     )
 
 
@@ -224,6 +224,6 @@ def test_restarts_stay_known_while_a_cluster_does_not_answer() -> None:
         "EngineStalled",
         "True",
         "EngineRestarted",
-        "pod a on c0: 1 restart, the last one at 2026-01-01T10:00:00Z: no response",
+        "pod a on c0: 1 restart, last at 2026-01-01T10:00:00Z: no response",
         held=True,
     )

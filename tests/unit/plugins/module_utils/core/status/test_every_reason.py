@@ -325,7 +325,7 @@ ROWS: list[Row] = [
         "EngineStalled",
         "True",
         "EngineRestarted",
-        "pod chat-a on c1: 2 restarts, the last one at 2026-01-01T10:00:00Z: no response",
+        "pod chat-a on c1: 2 restarts, last at 2026-01-01T10:00:00Z: no response",
         lambda: deployment(SERVES, STALLED),
     ),
     (
