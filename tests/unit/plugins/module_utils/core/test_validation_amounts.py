@@ -136,6 +136,32 @@ def test_memory_of_a_container_below_a_mebibyte(part: str, resource: str, amount
     assert problem.hint == f"Add the unit, such as {number}Mi or {number}Gi"
 
 
+@pytest.mark.parametrize("part", ["requests", "limits"])
+@pytest.mark.parametrize(
+    ("amount", "cores", "hint"),
+    [
+        ("16Gi", "17,179,869,184", "Write a number of cores, such as 4 or 500m"),
+        ("80G", "80,000,000,000", "Write a number of cores, such as 4 or 500m"),
+        ("2k", "2,000", "Write a number of cores, such as 4 or 500m"),
+        ("9e999", "more than 10^18", "Write a number of cores, such as 4 or 500m"),
+        ("500M", "500,000,000", "Did you mean 500m?"),
+        ("1500", "1,500", "Did you mean 1500m?"),
+    ],
+)
+def test_a_cpu_of_more_cores_than_a_node_has(part: str, amount: str, cores: str, hint: str) -> None:
+    image = f"image: vllm, resources: {{{part}: {{cpu: '{amount}'}}}}}}"
+    problem = only(fleet(deployment=change(DEPLOYMENT, "image: vllm}", image)).problems)
+    assert (problem.severity, problem.path) == ("warning", f"{RESOURCES}.{part}.cpu")
+    assert problem.message == f"is {cores} cores, and no node has more than 1,000"
+    assert problem.hint == hint
+
+
+@pytest.mark.parametrize("amount", ["1000", "500m", "1000000m"])
+def test_a_cpu_of_a_node(amount: str) -> None:
+    image = f"image: vllm, resources: {{requests: {{cpu: {amount}}}}}}}"
+    assert not fleet(deployment=change(DEPLOYMENT, "image: vllm}", image)).problems
+
+
 def test_a_cpu_and_no_memory_need_no_unit() -> None:
     image = "image: vllm, resources: {requests: {cpu: 8, memory: 0}, limits: {memory: 64Gi}}}"
     assert not fleet(deployment=change(DEPLOYMENT, "image: vllm}", image)).problems
@@ -150,7 +176,7 @@ FOLDERS = [
     ROOT / "tests/data/manifests/concepts",
     ROOT / "tests/data/manifests/e2e",
 ]
-NEW = ("is less than", "is not a name that the drivers", "that no InferenceClass has", "compares the memory")
+NEW = ("is less than", "and no node has more", "is not a name that the drivers", "that no InferenceClass has", "compares the memory")
 
 
 @pytest.mark.parametrize("folder", sorted(folder.relative_to(ROOT).as_posix() for folder in FOLDERS))

@@ -57,8 +57,8 @@ def test_memory_of_a_device_has_a_unit(
         ("cpu", "500 m", "Write 500m"),
         ("cpu", "16 cores", 'Write "16"'),
         ("cpu", "0.5 CPU", 'Write "0.5"'),
-        ("cpu", "80GB", "It is a number of cores, such as 4 or 500m"),
-        ("cpu", "80g", "It is a number of cores, such as 4 or 500m"),
+        ("cpu", "80GB", "Units of memory do not apply to a CPU"),
+        ("cpu", "80g", "Units of memory do not apply to a CPU"),
     ],
 )
 def test_memory_of_a_container_has_a_unit(
@@ -66,6 +66,21 @@ def test_memory_of_a_container_has_a_unit(
 ) -> None:
     document = change(minimal["ModelDeployment"], {RESOURCES: {"limits": {resource: value}}})
     assert problem(document, f"{RESOURCES}.limits.{resource}").hint.startswith(write)
+
+
+@pytest.mark.parametrize(
+    ("resource", "message"),
+    [
+        ("cpu", "must be a quantity of cores, such as 4 or 500m"),
+        ("memory", "must be a quantity, such as 512Mi or 16Gi"),
+        ("ephemeral-storage", "must be a quantity, such as 512Mi or 16Gi"),
+    ],
+)
+def test_examples_of_an_amount_are_of_its_resource(
+    minimal: dict[str, dict[str, Any]], change: Change, resource: str, message: str
+) -> None:
+    document = change(minimal["ModelDeployment"], {RESOURCES: {"limits": {resource: "80GB"}}})
+    assert problem(document, f"{RESOURCES}.limits.{resource}").message == message
 
 
 @pytest.mark.parametrize("field", ["maxUnavailable", "maxSurge"])
