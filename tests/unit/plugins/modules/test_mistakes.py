@@ -32,7 +32,12 @@ MISTAKES = (
     ("caches.yaml:40", "document 7, ModelCache ai/sourceless, spec.source", "", "One of HuggingFace."),
     ("classes.yaml:5", "document 1, InferenceClass l4, spec.descripton", "", "Did you mean description?"),
     ("classes.yaml:10", "document 1, InferenceClass l4, spec.devices[0].count", '"1"', "Write it without quotes: 1."),
-    ("classes.yaml:26", "document 3, InferenceClass l40s, spec.devices[0]", "'46068MB'", "write 46068M."),
+    (
+        "classes.yaml:26",
+        'document 3, InferenceClass l40s, spec.devices[0].capacity["memory"].value',
+        '"46068MB"',
+        "Write 46068M or 46068Mi.",
+    ),
     ("clusters.yaml:6", f"{PARIS}.cluster.source", '"existing"', "Write Existing."),
     ("clusters.yaml:9", f"{PARIS}.taints[0].effect", '"NoShedule"', "Did you mean NoSchedule?"),
     ("clusters.yaml:13", f"{PARIS}.nodePools[0].nodeCont", "", "Did you mean nodeCount?"),
