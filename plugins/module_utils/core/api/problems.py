@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -204,7 +205,21 @@ def _unknown_hint(kind: type[Model], loc: Loc) -> str:
 
 
 def _meant(model: type[Model], loc: Loc, likeness: float = LIKENESS) -> str:
-    return nearest(str(loc[-1])[:KEY_CHARACTERS], fields_of(model), likeness)
+    """Return the field that a name was probably meant for: `nodes` means nodeCount rather than zones, though its letters
+    are more like zones."""
+    name = str(loc[-1])[:KEY_CHARACTERS]
+    fields = fields_of(model)
+    misspelt = nearest(name, fields, MISSPELT)
+    if misspelt or likeness >= MISSPELT:
+        return misspelt
+    # Two names that differ in more words are probably of different things.
+    similar = [field for field in fields if len(_words(name) ^ _words(field)) <= 1 and _words(name) & _words(field)]
+    return nearest(name, similar, 0) or nearest(name, fields, likeness)
+
+
+def _words(name: str) -> frozenset[str]:
+    """Return the words of a name in camel case, without the s of plurals."""
+    return frozenset(word.lower().removesuffix("s") for word in re.findall("[A-Z]*[a-z0-9]+|[A-Z]+", name))
 
 
 def misspelt_places(kind: type[Model], content: object, unknown: Iterable[Loc]) -> Iterator[Loc]:

@@ -136,6 +136,28 @@ def test_it_says_what_to_write(
 
 
 @pytest.mark.parametrize(
+    ("of", "path", "near"),
+    [
+        ("InferenceCluster", f"{POOL}.nodes", "nodeCount"),
+        ("InferenceCluster", f"{POOL}.count", "nodeCount"),
+        ("EKSCluster", f"{POOL}.nodes", "nodeCount"),
+        ("EKSCluster", f"{POOL}.type", "instanceType"),
+        ("EKSCluster", "spec.version", "kubernetesVersion"),
+        ("ModelDeployment", "spec.replica", "replicas"),
+        # A misspelled name, and names that differ in more than a word.
+        ("EKSCluster", f"{POOL}.zone", "zones"),
+        ("EKSCluster", f"{POOL}.instancetype", "instanceType"),
+        ("EKSCluster", f"{POOL}.minNodes", "minNodeCount"),
+        ("InferenceClass", "spec.devices[0].storageClassName", "deviceClassName"),
+    ],
+)
+def test_an_unknown_field_is_compared_by_words(
+    minimal: dict[str, dict[str, Any]], change: Callable[..., dict[str, Any]], of: str, path: str, near: str
+) -> None:
+    assert hint(change(minimal[of], {path: 1}), path) == f"Did you mean {near}?"
+
+
+@pytest.mark.parametrize(
     ("value", "write"),
     [
         ("true", "Write it without quotes: true"),
