@@ -58,8 +58,12 @@ def of_type(shape: Shape, name: str, value: object, shown: bool) -> str:
 
 
 def of_choice(shape: Shape, value: object) -> str:
-    """Return the hint for a value with a spelling similar to a choice of a field, or that is a list of one choice."""
+    """Return the hint for a value with a spelling similar to a choice of a field, or that is a list of one choice. YAML
+    reads some choices as true or false without quotes."""
     only = value[0] if type(value) is list and len(value) == 1 else value
+    if type(only) is bool:
+        words = _TRUE if only else _FALSE
+        return next((f'Write "{choice}"' for choice in shape.enum if choice.lower() in words), "")
     if type(only) is not str:
         return ""
     exact = {choice.lower(): choice for choice in shape.enum}.get(only.strip().lower())

@@ -205,8 +205,8 @@ def _unknown_hint(kind: type[Model], loc: Loc) -> str:
 
 
 def _meant(model: type[Model], loc: Loc, likeness: float = LIKENESS) -> str:
-    """Return the field that a name was probably meant for: `nodes` means nodeCount rather than zones, though its letters
-    are more like zones."""
+    """Return the field that a name was probably meant for. `nodes` means nodeCount, although its letters are more like
+    those of zones."""
     name = str(loc[-1])[:KEY_CHARACTERS]
     fields = fields_of(model)
     misspelt = nearest(name, fields, MISSPELT)
@@ -292,8 +292,6 @@ def _is_a(shape: Shape, value: object) -> bool:
 
 def _wrong_choice(shape: Shape, value: object) -> tuple[str, str]:
     choices = ", ".join(shape.enum)
-    if isinstance(value, bool):
-        return f"must be one of {choices}, is true or false", "Put the word in quotes"
     if not isinstance(value, str):
         return f"must be one of {choices}, is {type_words(value)}", corrections.of_choice(shape, value)
     return f"must be one of {choices}", corrections.of_choice(shape, value)

@@ -218,7 +218,10 @@ FOLDERS = [
     ROOT / "tests/data/manifests/concepts",
     ROOT / "tests/data/manifests/e2e",
 ]
-NEW = ("is less than", "and no node has more", "is not a name that the drivers", "that no InferenceClass has", "compares the memory")
+NEW = (
+    *("is less than", "and no node has more", "is not a name that the drivers", "that no InferenceClass has"),
+    "compares the memory",
+)
 
 
 @pytest.mark.parametrize("folder", sorted(folder.relative_to(ROOT).as_posix() for folder in FOLDERS))

@@ -136,6 +136,29 @@ def test_it_says_what_to_write(
 
 
 @pytest.mark.parametrize(
+    ("of", "path", "value", "write"),
+    [
+        ("ModelDeployment", "spec.preemption", True, ""),
+        ("ModelDeployment", "spec.preemption", False, ""),
+        ("InferenceCluster", "spec.cluster.source", [True], ""),
+        ("ModelReplica", "status.conditions[0].status", True, 'Write "True"'),
+        ("ModelReplica", "status.conditions[0].status", False, 'Write "False"'),
+    ],
+)
+def test_only_a_choice_that_yaml_reads_as_a_boolean_needs_quotes(
+    minimal: dict[str, dict[str, Any]],
+    change: Callable[..., dict[str, Any]],
+    of: str,
+    path: str,
+    value: Any,
+    write: str,
+) -> None:
+    change_of_status = {"status": {"conditions": [{"type": "Ready", "status": value}]}}
+    document = change(minimal[of], change_of_status if path.startswith("status.") else {path: value})
+    assert hint(document, path) == write
+
+
+@pytest.mark.parametrize(
     ("of", "path", "near"),
     [
         ("InferenceCluster", f"{POOL}.nodes", "nodeCount"),
