@@ -276,10 +276,19 @@ def _for_mapping(shape: Shape, value: object, shown: bool) -> str:
     pair = _PAIR.fullmatch(value) if type(value) is str and len(value) <= _LONGEST else None
     if shown and pair and shape.kind == "map":
         return f"Write {{{pair[1]}: {_written(pair[2])}}}"
-    if shown and type(value) is str and shape.model is not None and len(value) <= _LONGEST:
-        name = fields_of(shape.model).get("name")
-        return f"Write {{name: {_written(value)}}}" if name is not None and _fits(name.shape, value) else ""
+    if shown and type(value) in (str, int) and shape.model is not None and len(str(value)) <= _LONGEST:
+        fields = fields_of(shape.model)
+        required = [field for field in fields.values() if field.required]
+        field = required[0] if len(required) == 1 else fields.get("name")
+        return f"Write {{{field.wire}: {_written(value)}}}" if field and _accepts(field.shape, value) else ""
     return ""
+
+
+def _accepts(shape: Shape, value: object) -> bool:
+    """Return whether a value is valid for a field. A text of digits may lack its unit."""
+    if type(value) is int:
+        return shape.kind == "integer" and not shape.outside(value)
+    return type(value) is str and shape.kind == "text" and not _DECIMAL.fullmatch(value) and _is_item(shape, value)
 
 
 def _only(value: object) -> object:

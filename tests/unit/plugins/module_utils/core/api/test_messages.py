@@ -158,6 +158,37 @@ def test_only_a_choice_that_yaml_reads_as_a_boolean_needs_quotes(
     assert hint(document, path) == write
 
 
+PROBE = f"{CONTAINER}.livenessProbe"
+
+
+@pytest.mark.parametrize(
+    ("of", "path", "value", "write"),
+    [
+        ("InferenceClass", 'spec.devices[0].capacity["memory"]', "80Gi", "Write {value: 80Gi}"),
+        ("InferenceCluster", "spec.cluster.gke", "us-west1", "Write {region: us-west1}"),
+        ("ModelDeployment", "spec.template.spec.modelCacheRef", "weights", "Write {name: weights}"),
+        ("ModelDeployment", f"{PROBE}.httpGet", 8000, "Write {port: 8000}"),
+        ("ModelDeployment", f"{PROBE}.httpGet", 80000, ""),
+        # It may lack its unit.
+        ("InferenceClass", 'spec.devices[0].capacity["memory"]', 80, ""),
+        ("InferenceClass", 'spec.devices[0].capacity["memory"]', "80", ""),
+        # Its only required field is a mapping, or it has several.
+        ("InferenceCluster", "spec.cluster.existing", "kubeconfig", ""),
+        ("ModelCache", "spec.huggingFace", "Qwen/Qwen3-8B", ""),
+    ],
+)
+def test_a_value_in_place_of_a_mapping_belongs_in_its_required_field(
+    minimal: dict[str, dict[str, Any]],
+    change: Callable[..., dict[str, Any]],
+    of: str,
+    path: str,
+    value: Any,
+    write: str,
+) -> None:
+    above, _, name = path.rpartition("[") if path.endswith("]") else path.rpartition(".")
+    assert hint(change(minimal[of], {above: {name.strip('"]'): value}}), path) == write
+
+
 @pytest.mark.parametrize(
     ("of", "path", "near"),
     [
