@@ -189,7 +189,7 @@ def _missing_hint(kind: type[Model], loc: Loc) -> str:
     field = fields_of(parent.model).get(str(loc[-1])) if parent is not None and parent.model is not None else None
     if field is None:
         return ""
-    return f"One of {', '.join(field.shape.enum)}" if field.shape.enum else f"Add it: {field.description}"
+    return f"One of {', '.join(field.shape.enum)}" if field.shape.enum else f"Description: {field.description}"
 
 
 def _unknown_hint(kind: type[Model], loc: Loc) -> str:

@@ -26,7 +26,7 @@ MISTAKES = (
     ("caches.yaml:6", "document 1, ModelCache ai/weights, spec.huggingFace.sizeGiB", '"160Gi"', "Write 160."),
     ("caches.yaml:9", "document 2, kind", '"ModelCach"', "Did you mean ModelCache?"),
     ("caches.yaml:13", "document 3, ModelCache ai/other, apiVersion", '"modelplane.ai/v1"', "modelplane.ai/v1alpha1."),
-    ("caches.yaml:20", "document 4, metadata.name", "", "Add it: Name, unique for its kind in the namespace."),
+    ("caches.yaml:20", "document 4, metadata.name", "", "Description: Name, unique for its kind in the namespace."),
     ("caches.yaml:29", "document 5", "'source'", "Keep one of the two."),
     ("caches.yaml:35", "document 6", "", "Indent with spaces, YAML does not take tabs."),
     ("caches.yaml:40", "document 7, ModelCache ai/sourceless, spec.source", "", "One of HuggingFace."),

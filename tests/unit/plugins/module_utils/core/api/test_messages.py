@@ -158,6 +158,22 @@ def test_only_a_choice_that_yaml_reads_as_a_boolean_needs_quotes(
     assert hint(document, path) == write
 
 
+@pytest.mark.parametrize(
+    ("of", "path", "description"),
+    [
+        ("EKSCluster", "spec.region", "AWS region."),
+        ("EKSCluster", f"{POOL}.name", "Name of the pool; nodes carry it as the label modelplane.ai/pool."),
+        ("ModelDeployment", "spec.template.spec.engines", "Engines; every replica runs all of them."),
+        ("ModelDeployment", f"{CONTAINER}.name", "Must be engine."),
+        ("ModelEndpoint", "spec", "Where the backend is."),
+    ],
+)
+def test_a_required_field_comes_with_its_description(
+    minimal: dict[str, dict[str, Any]], change: Callable[..., dict[str, Any]], of: str, path: str, description: str
+) -> None:
+    assert hint(change(minimal[of], {path: None}), path) == f"Description: {description}"
+
+
 PROBE = f"{CONTAINER}.livenessProbe"
 
 
