@@ -30,7 +30,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.m
 _UNKNOWN = 0
 # No container starts with less.
 _LEAST_BYTES = 1024**2
-# No node has more.
+# Nodes with GPUs have fewer.
 _MOST_CORES = 1000
 _SHOWN_CORES = 10**18
 # One variable and nothing else: templates that engines fill in themselves (of chats) say more.
@@ -120,7 +120,7 @@ def _implausible(resource: str, amount: Quantity, path: str) -> Iterator[Problem
         cores = f"{int(amount.value):,}" if amount.value < _SHOWN_CORES else "more than 10^18"
         thousandths = re.fullmatch(r"([0-9]+)M?", amount.text)
         hint = f"Did you mean {thousandths[1]}m?" if thousandths else "Write a number of cores, such as 4 or 500m"
-        yield warning(f"is {cores} cores, and no node has more than 1,000", path, hint, short(amount.text))
+        yield warning(f"is {cores} cores, and GPU nodes have fewer than 1,000", path, hint, short(amount.text))
     elif resource != "cpu" and is_tiny(amount.text, _LEAST_BYTES):
         meant = meant_memory(amount.text)
         hint = f"Add the unit, such as {meant}" if meant else "Add the unit, such as 64Gi"

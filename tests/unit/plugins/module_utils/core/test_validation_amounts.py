@@ -190,11 +190,11 @@ def test_memory_of_a_container_below_a_mebibyte(part: str, resource: str, amount
         ("1500", "1,500", "Did you mean 1500m?"),
     ],
 )
-def test_a_cpu_of_more_cores_than_a_node_has(part: str, amount: str, cores: str, hint: str) -> None:
+def test_a_cpu_of_more_cores_than_a_gpu_node_has(part: str, amount: str, cores: str, hint: str) -> None:
     image = f"image: vllm, resources: {{{part}: {{cpu: '{amount}'}}}}}}"
     problem = only(fleet(deployment=change(DEPLOYMENT, "image: vllm}", image)).problems)
     assert (problem.severity, problem.path) == ("warning", f"{RESOURCES}.{part}.cpu")
-    assert problem.message == f"is {cores} cores, and no node has more than 1,000"
+    assert problem.message == f"is {cores} cores, and GPU nodes have fewer than 1,000"
     assert problem.hint == hint
 
 
@@ -219,7 +219,7 @@ FOLDERS = [
     ROOT / "tests/data/manifests/e2e",
 ]
 NEW = (
-    *("is less than", "and no node has more", "is not a name that the drivers", "that no InferenceClass has"),
+    *("is less than", "and GPU nodes have fewer", "is not a name that the drivers", "that no InferenceClass has"),
     "compares the memory",
 )
 
