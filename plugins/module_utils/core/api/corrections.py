@@ -58,8 +58,14 @@ def of_type(shape: Shape, name: str, value: object, shown: bool) -> str:
 
 
 def of_choice(shape: Shape, value: object) -> str:
-    """Return the hint for a value that is similar to a choice of a field, or a list that contains a single choice."""
+    """Return the hint for a value that is similar to a choice of a field, or a list that contains a single choice.
+
+    YAML reads some choices as true or false without quotes.
+    """
     only = value[0] if type(value) is list and len(value) == 1 else value
+    if type(only) is bool:
+        words = _TRUE if only else _FALSE
+        return next((f'Write "{choice}"' for choice in shape.enum if choice.lower() in words), "")
     if type(only) is not str:
         return ""
     exact = {choice.lower(): choice for choice in shape.enum}.get(only.strip().lower())
@@ -79,18 +85,17 @@ def of_spelling(shape: Shape, value: object) -> str:
     if re.search(shape.pattern, _NAME):
         spellings += [stripped.lower(), re.sub(r"[\s_]+", "-", stripped.lower())]
     else:
-        spellings += [*_amounts(stripped), stripped.lower()]
+        spellings += [*_amounts(shape, stripped), stripped.lower()]
     return next((f"Write {_written(spelling)}" for spelling in spellings if _fits(shape, spelling)), "")
 
 
-def _amounts(text: str) -> Iterator[str]:
+def _amounts(shape: Shape, text: str) -> Iterator[str]:
     """Yield the spellings of an amount that a text may mean."""
     yield meant_quantity(text)
-    if _DURATION.fullmatch(text):
+    # Quantities also have the unit m, but not the unit s.
+    if _DURATION.fullmatch(text) and _fits(shape, "1s"):
         yield "".join(f"{number}{_unit(unit)}" for number, unit in _DURATION_PART.findall(text))
-    seconds = _seconds(text)
-    if seconds is not None:
-        yield f"{seconds}s"
+        yield f"{_seconds(text)}s"
     if re.fullmatch(r"[0-9]{1,9}(\.[0-9]+)?", text):
         yield from _with_units(text)
 
@@ -144,7 +149,8 @@ def _integer(name: str, value: object) -> int | None:
     if type(value) is not str or len(value) > _LONGEST:
         return None
     text = value.strip()
-    if _DECIMAL.fullmatch(text) or re.fullmatch(r"-?[0-9]{1,18}", text):
+    # 128.000 can be 128 or 128,000.
+    if not text.endswith(".000") and (_DECIMAL.fullmatch(text) or re.fullmatch(r"-?[0-9]{1,18}", text)):
         return int(text.partition(".")[0])
     if _GROUPED.fullmatch(text):
         return int(re.sub("[^0-9]", "", text))
@@ -271,11 +277,20 @@ def _for_mapping(shape: Shape, value: object, shown: bool) -> str:
         return "Remove the '- ' before each key: it is one mapping, not a list"
     pair = _PAIR.fullmatch(value) if type(value) is str and len(value) <= _LONGEST else None
     if shown and pair and shape.kind == "map":
-        return f"Write {{{pair[1]}: {_written(pair[2])}}}"
-    if shown and type(value) is str and shape.model is not None and len(value) <= _LONGEST:
-        name = fields_of(shape.model).get("name")
-        return f"Write {{name: {_written(value)}}}" if name is not None and _fits(name.shape, value) else ""
+        return f"Write {{{_written(pair[1])}: {_written(pair[2])}}}"
+    if shown and type(value) in (str, int) and shape.model is not None and len(str(value)) <= _LONGEST:
+        fields = fields_of(shape.model)
+        required = [field for field in fields.values() if field.required]
+        field = required[0] if len(required) == 1 else fields.get("name")
+        return f"Write {{{field.wire}: {_written(value)}}}" if field and _accepts(field.shape, value) else ""
     return ""
+
+
+def _accepts(shape: Shape, value: object) -> bool:
+    """Return whether a value is valid for a field. A text of digits may lack its unit."""
+    if type(value) is int:
+        return shape.kind == "integer" and not shape.outside(value)
+    return type(value) is str and shape.kind == "text" and not _DECIMAL.fullmatch(value) and _is_item(shape, value)
 
 
 def _only(value: object) -> object:

@@ -39,7 +39,8 @@ ENGINE_CONTAINER = "engine"
 MOST_GRACE_SECONDS = 86400
 # The grammar of resource.Quantity (k8s.io/apimachinery/pkg/api/resource), without signs: an amount of cpu or memory.
 QUANTITY = r"^([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?$"
-Quantity = Annotated[str, Words("must be a quantity, such as 500m, 4 or 16Gi"), IntOrString()]
+Cores = Annotated[str, Words("must be a quantity of cores, such as 4 or 500m"), IntOrString()]
+Bytes = Annotated[str, Words("must be a quantity, such as 512Mi or 16Gi"), IntOrString()]
 
 
 class KeyRef(Model):
@@ -105,16 +106,16 @@ class ResourceList(Model):
             cores = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,3})?) ?(?:(m)|(?i:c|cores?|v?cpus?))", amount.strip())
             if cores:
                 return f"Write {cores[1]}m" if cores[2] else f'Write "{cores[1]}"'
-            # Memory units are valid quantities of CPU, but mean billions of cores.
-            return "Write a number of cores, such as 4 or 500m" if meant_quantity(amount) else ""
+            # Units of memory are valid for a CPU, and mean billions of cores.
+            return "Units of memory do not apply to a CPU" if meant_quantity(amount) else ""
         meant = meant_memory(amount)
         return f"Add the unit, such as {meant}" if meant else ""
 
-    cpu: Quantity | None = Field(
+    cpu: Cores | None = Field(
         default=None, max_length=32, pattern=QUANTITY, description="CPU cores, such as 4 or 500m."
     )
-    memory: Quantity | None = Field(default=None, max_length=32, pattern=QUANTITY, description="Memory, such as 64Gi.")
-    ephemeral_storage: Quantity | None = Field(
+    memory: Bytes | None = Field(default=None, max_length=32, pattern=QUANTITY, description="Memory, such as 64Gi.")
+    ephemeral_storage: Bytes | None = Field(
         default=None,
         alias="ephemeral-storage",
         max_length=32,

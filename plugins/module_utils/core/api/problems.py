@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -188,7 +189,7 @@ def _missing_hint(kind: type[Model], loc: Loc) -> str:
     field = fields_of(parent.model).get(str(loc[-1])) if parent is not None and parent.model is not None else None
     if field is None:
         return ""
-    return f"One of {', '.join(field.shape.enum)}" if field.shape.enum else f"Add it: {field.description}"
+    return f"One of {', '.join(field.shape.enum)}" if field.shape.enum else f"Description: {field.description}"
 
 
 def _unknown_hint(kind: type[Model], loc: Loc) -> str:
@@ -204,7 +205,21 @@ def _unknown_hint(kind: type[Model], loc: Loc) -> str:
 
 
 def _meant(model: type[Model], loc: Loc, likeness: float = LIKENESS) -> str:
-    return nearest(str(loc[-1])[:KEY_CHARACTERS], fields_of(model), likeness)
+    """Return the field that a name was probably meant for. `nodes` means nodeCount, although its letters are more like
+    those of zones."""
+    name = str(loc[-1])[:KEY_CHARACTERS]
+    fields = fields_of(model)
+    misspelt = nearest(name, fields, MISSPELT)
+    if misspelt or likeness >= MISSPELT:
+        return misspelt
+    # Two names that differ in more words are probably of different things.
+    similar = [field for field in fields if len(_words(name) ^ _words(field)) <= 1 and _words(name) & _words(field)]
+    return nearest(name, similar, 0) or nearest(name, fields, likeness)
+
+
+def _words(name: str) -> frozenset[str]:
+    """Return the words of a name in camel case, without the s of plurals."""
+    return frozenset(word.lower().removesuffix("s") for word in re.findall("[A-Z]*[a-z0-9]+|[A-Z]+", name))
 
 
 def misspelt_places(kind: type[Model], content: object, unknown: Iterable[Loc]) -> Iterator[Loc]:
@@ -277,8 +292,6 @@ def _is_a(shape: Shape, value: object) -> bool:
 
 def _wrong_choice(shape: Shape, value: object) -> tuple[str, str]:
     choices = ", ".join(shape.enum)
-    if isinstance(value, bool):
-        return f"must be one of {choices}, is true or false", "Put the word in quotes"
     if not isinstance(value, str):
         return f"must be one of {choices}, is {type_words(value)}", corrections.of_choice(shape, value)
     return f"must be one of {choices}", corrections.of_choice(shape, value)

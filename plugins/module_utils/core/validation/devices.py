@@ -11,7 +11,8 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, Protocol
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.device import is_memory
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api import wire
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.device import DeviceAttribute, is_memory
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.cloud import Fabric
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.registry import CLOUDS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
@@ -21,13 +22,16 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.engi
     Parallelism,
     parallelism,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.quantity import Quantity, QuantityError
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.semver import Semver, SemverError
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, warning
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fabric import FABRIC_DRIVER
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import (
     count,
     entry_path,
     meant_device_memory,
+    meant_quantity,
     nearest,
     short,
 )
@@ -81,6 +85,42 @@ class Classes(Protocol):
 def named_domains(expression: str) -> set[str]:
     """Return the drivers and the domains of attributes and capacities that a selector names."""
     return {match[1] or match[3] for match in _DOMAIN.findall(expression)}
+
+
+def class_devices(inference_class: Any, _fleet: object) -> Iterator[Problem]:
+    """Yield quantities and versions of an InferenceClass that Kubernetes does not accept, and other invalid devices."""
+    for index, device in enumerate(inference_class.spec.devices):
+        path = f"spec.devices[{index}]"
+        problems = [*_invalid_versions(device, path), *_invalid_quantities(device, path)]
+        yield from problems
+        error = "" if problems else Device.from_wire(wire(device)).invalid
+        if error:
+            yield Problem(f"is not a valid device of Kubernetes: {error}", path)
+
+
+def _invalid_versions(device: Any, path: str) -> Iterator[Problem]:
+    for name, attribute in (device.attributes or {}).items():
+        try:
+            Semver.parse(attribute.version or "0.0.0")
+        except SemverError:
+            # The rest of the hint is for numbers, of which YAML loses a zero.
+            hint = DeviceAttribute.hint_of_amount(("version",), attribute.version).partition(" (")[0]
+            hint = hint or "Write major.minor.patch without leading zeros, such as 9.0.0"
+            place = f"{entry_path(f'{path}.attributes', name)}.version"
+            yield Problem("is not a semantic version", place, short(attribute.version), hint)
+
+
+def _invalid_quantities(device: Any, path: str) -> Iterator[Problem]:
+    for name, capacity in (device.capacity or {}).items():
+        try:
+            Quantity.parse(capacity.value.strip())
+        except QuantityError:
+            meant = meant_quantity(capacity.value)
+            if meant and is_memory(name) and not meant.endswith("i"):
+                meant = f"{meant} or {meant[:-1]}{meant[-1].upper()}i"
+            hint = f"Write {meant}" if meant else "Write a number and a unit, such as 81559Mi"
+            place = f"{entry_path(f'{path}.capacity', name)}.value"
+            yield Problem("is not a quantity of Kubernetes", place, short(capacity.value), hint)
 
 
 def class_capacities(inference_class: Any, _fleet: object) -> Iterator[Problem]:

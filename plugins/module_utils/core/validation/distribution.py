@@ -15,7 +15,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.d
     topology_domain,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Cluster, Deployment, Taint
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count, short, some
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count, nearest, short, some
 
 
 class Clusters(Protocol):
@@ -93,7 +93,10 @@ def _tolerates(deployment: Deployment, cluster: Any) -> bool:
 def _key(key: str, clusters: Sequence[Cluster], path: str, effect: str, fleet: Clusters) -> Iterator[Problem]:
     if not any(topology_domain(cluster, key) for cluster in clusters):
         message = f"is a label of no cluster that the deployment may use, so {effect}"
-        yield warning(message, path, fleet.cluster_labels, short(key))
+        # Keys with the same prefix are similar, whatever their names are.
+        by_name = {label.rpartition("/")[2]: label for cluster in clusters for label in sorted(cluster.all_labels)}
+        near = by_name.get(nearest(key.rpartition("/")[2], by_name))
+        yield warning(message, path, f"Did you mean {near}?" if near else fleet.cluster_labels, short(key))
 
 
 def _minimum(entry: Any, replicas: int, clusters: Sequence[Cluster], path: str) -> Iterator[Problem]:

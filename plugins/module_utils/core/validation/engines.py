@@ -30,6 +30,9 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.m
 _UNKNOWN = 0
 # No container starts with less.
 _LEAST_BYTES = 1024**2
+# Nodes with GPUs have fewer.
+_MOST_CORES = 1000
+_SHOWN_CORES = 10**18
 # One variable and nothing else: templates that engines fill in themselves (of chats) say more.
 _TEMPLATE = re.compile(r"(?:^|=)\{\{-?\s*[\w.]+\s*-?\}\}$")
 
@@ -104,19 +107,24 @@ def _amounts(container: Any, path: str) -> Iterator[Problem]:
                 place = field_path(f"{path}.resources.{part}", wire)
                 yield Problem(f"is not a valid quantity: {error}", place, short(written))
             else:
-                yield from _unitless(wire, written, field_path(f"{path}.resources.{part}", wire))
+                yield from _implausible(wire, amounts[-1], field_path(f"{path}.resources.{part}", wire))
         if len(amounts) == 2 and amounts[0] > amounts[1]:
             place = field_path(f"{path}.resources.requests", wire)
             hint = f"Lower it, or raise or remove limits.{wire}"
             yield Problem(f"is more than the limit, {amounts[1]}", place, short(amounts[0].text), hint)
 
 
-def _unitless(resource: str, amount: str, path: str) -> Iterator[Problem]:
-    """Yield an amount of memory or disk space in bytes that lacks its unit."""
-    if resource != "cpu" and is_tiny(amount, _LEAST_BYTES):
-        meant = meant_memory(amount)
+def _implausible(resource: str, amount: Quantity, path: str) -> Iterator[Problem]:
+    """Yield memory or disk space in bytes that lacks its unit, and a CPU with the unit of memory or without its `m`."""
+    if resource == "cpu" and amount.value > _MOST_CORES:
+        cores = f"{int(amount.value):,}" if amount.value < _SHOWN_CORES else "more than 10^18"
+        thousandths = re.fullmatch(r"([0-9]+)M?", amount.text)
+        hint = f"Did you mean {thousandths[1]}m?" if thousandths else "Write a number of cores, such as 4 or 500m"
+        yield warning(f"is {cores} cores, and GPU nodes have fewer than 1,000", path, hint, short(amount.text))
+    elif resource != "cpu" and is_tiny(amount.text, _LEAST_BYTES):
+        meant = meant_memory(amount.text)
         hint = f"Add the unit, such as {meant}" if meant else "Add the unit, such as 64Gi"
-        yield warning("is less than 1 MiB", path, hint, short(amount))
+        yield warning("is less than 1 MiB", path, hint, short(amount.text))
 
 
 def _flags(container: Any, path: str) -> Iterator[Problem]:

@@ -17,11 +17,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api import Resource, wire
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api import Resource
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_gateway import CONTROL_CLUSTER_GATEWAY
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import registry
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.cloud import Cloud
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.explain import required_values
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.quantity import Quantity, QuantityError
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.selector import (
@@ -64,6 +63,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.c
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.devices import (
     LEAST_DEVICE_MEMORY,
     class_capacities,
+    class_devices,
     deployment_devices,
     is_tiny,
     named_domains,
@@ -510,14 +510,6 @@ def _class_reference(name: str, path: str, fleet: _Fleet, source: str = "Existin
         yield _dangling("InferenceClass", message, path, short(name), hint, fleet)
 
 
-def _class_devices(inference_class: Any, _fleet: object) -> Iterator[Problem]:
-    for index, device in enumerate(inference_class.spec.devices):
-        error = Device.from_wire(wire(device)).invalid
-        if error:
-            hint = "Write quantities and versions as Kubernetes does: 81559Mi, 9.0.0"
-            yield Problem(f"is not a valid device of Kubernetes: {error}", f"spec.devices[{index}]", hint=hint)
-
-
 def _class_currency(inference_class: Any, fleet: _Fleet) -> Iterator[Problem]:
     pricing = inference_class.spec.pricing
     first = fleet.first_priced_class
@@ -693,7 +685,7 @@ def _service_endpoints(service: Any, fleet: _Fleet) -> Iterator[Problem]:
 
 
 _RULES: Mapping[str, Sequence[Rule]] = {
-    "InferenceClass": (_class_devices, class_capacities, _class_currency),
+    "InferenceClass": (class_devices, class_capacities, _class_currency),
     "InferenceGateway": (
         _gateway_name,
         _gateway_cluster,

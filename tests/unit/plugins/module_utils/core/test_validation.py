@@ -352,13 +352,39 @@ def namespaces_that_are_one() -> tuple[str, str]:
             id="EFA elsewhere",
         ),
         pytest.param(
-            {"deployment": asking("spread: [{topologyKey: region}]")},
+            {"deployment": asking("spread: [{topologyKey: modelplane.ai/rack}]")},
             "warning",
             "spec.spread[0].topologyKey",
             6,
             "is a label of no cluster that the deployment may use, so no replica is placed",
             "modelplane.ai/region: west",
             id="spread over no label",
+        ),
+        *(
+            pytest.param(
+                {"deployment": asking(f"spread: [{{topologyKey: {key}}}]")},
+                "warning",
+                "spec.spread[0].topologyKey",
+                6,
+                "is a label of no cluster that the deployment may use",
+                f"Did you mean {near}?",
+                id=f"spread over {key}",
+            )
+            for key, near in (
+                ("modelplane.ai/regoin", "modelplane.ai/region"),
+                ("region", "modelplane.ai/region"),
+                ("topology.kubernetes.io/region", "modelplane.ai/region"),
+                ("modelplane.ai/clusters", "modelplane.ai/cluster"),
+            )
+        ),
+        pytest.param(
+            {"deployment": asking("minAvailable: [{topologyKey: modelplane.ai/Region, replicas: 1}]")},
+            "warning",
+            "spec.minAvailable[0].topologyKey",
+            6,
+            "so it has no effect",
+            "Did you mean modelplane.ai/region?",
+            id="minimum of a misspelled label",
         ),
         pytest.param(
             {"deployment": asking("spread: [{topologyKey: region, whenUnsatisfiable: ScheduleAnyway}]")},

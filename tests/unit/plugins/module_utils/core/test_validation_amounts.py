@@ -49,6 +49,48 @@ def test_memory_of_a_gpu_needs_no_warning(value: str) -> None:
     assert not fleet(**{"class": with_capacity(f"{{memory: {{value: {value}}}}}")}).problems
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "hint"),
+    [
+        ("memory", "80GB", "Write 80G or 80Gi"),
+        ("gpu.nvidia.com/memory", "80 gb", "Write 80G or 80Gi"),
+        ("memory", "80gib", "Write 80Gi"),
+        ("multiprocessors", "132 K", "Write 132k"),
+        ("memory", "a lot", "Write a number and a unit, such as 81559Mi"),
+        ("memory", "80Gig", "Write a number and a unit, such as 81559Mi"),
+    ],
+)
+def test_an_invalid_quantity_is_reported_at_its_field(name: str, value: str, hint: str) -> None:
+    problem = only(fleet(**{"class": with_capacity(f"{{{name}: {{value: {value}}}}}")}).problems)
+    assert (problem.severity, problem.path) == ("error", f'{DEVICE}.capacity["{name}"].value')
+    assert (problem.message, problem.hint) == ("is not a quantity of Kubernetes", hint)
+
+
+@pytest.mark.parametrize(
+    ("version", "hint"),
+    [
+        ('"8.9"', "Write 8.9.0"),
+        ("v8.9.0", "Write major.minor.patch without leading zeros, such as 9.0.0"),
+        ("08.9.0", "Write major.minor.patch without leading zeros, such as 9.0.0"),
+    ],
+)
+def test_an_invalid_version_is_reported_at_its_field(version: str, hint: str) -> None:
+    capability = f"capacity: {{memory: {{value: 80Gi}}}}, attributes: {{cudaComputeCapability: {{version: {version}}}}}"
+    text = change(CLASS, "capacity: {memory: {value: 23034Mi}}", capability)
+    problem = only(fleet(**{"class": text}).problems)
+    assert (problem.severity, problem.path) == ("error", f'{DEVICE}.attributes["cudaComputeCapability"].version')
+    assert (problem.message, problem.hint) == ("is not a semantic version", hint)
+
+
+def test_a_name_that_is_given_twice_is_an_error_of_its_device() -> None:
+    twice = "{memory: {value: 80Gi}, gpu.nvidia.com/memory: {value: 80Gi}}"
+    problem = only(fleet(**{"class": with_capacity(twice)}).problems)
+    assert (problem.path, problem.message) == (
+        DEVICE,
+        "is not a valid device of Kubernetes: capacity gpu.nvidia.com/memory is given twice",
+    )
+
+
 def test_other_devices_may_have_less_memory() -> None:
     card = CLASS + "  - {name: nic, driver: dra.net, deviceClassName: nic, capacity: {memory: {value: 8Mi}}}\n"
     assert not fleet(**{"class": card}).problems
@@ -136,6 +178,32 @@ def test_memory_of_a_container_below_a_mebibyte(part: str, resource: str, amount
     assert problem.hint == f"Add the unit, such as {number}Mi or {number}Gi"
 
 
+@pytest.mark.parametrize("part", ["requests", "limits"])
+@pytest.mark.parametrize(
+    ("amount", "cores", "hint"),
+    [
+        ("16Gi", "17,179,869,184", "Write a number of cores, such as 4 or 500m"),
+        ("80G", "80,000,000,000", "Write a number of cores, such as 4 or 500m"),
+        ("2k", "2,000", "Write a number of cores, such as 4 or 500m"),
+        ("9e999", "more than 10^18", "Write a number of cores, such as 4 or 500m"),
+        ("500M", "500,000,000", "Did you mean 500m?"),
+        ("1500", "1,500", "Did you mean 1500m?"),
+    ],
+)
+def test_a_cpu_of_more_cores_than_a_gpu_node_has(part: str, amount: str, cores: str, hint: str) -> None:
+    image = f"image: vllm, resources: {{{part}: {{cpu: '{amount}'}}}}}}"
+    problem = only(fleet(deployment=change(DEPLOYMENT, "image: vllm}", image)).problems)
+    assert (problem.severity, problem.path) == ("warning", f"{RESOURCES}.{part}.cpu")
+    assert problem.message == f"is {cores} cores, and GPU nodes have fewer than 1,000"
+    assert problem.hint == hint
+
+
+@pytest.mark.parametrize("amount", ["1000", "500m", "1000000m"])
+def test_a_cpu_of_a_node(amount: str) -> None:
+    image = f"image: vllm, resources: {{requests: {{cpu: {amount}}}}}}}"
+    assert not fleet(deployment=change(DEPLOYMENT, "image: vllm}", image)).problems
+
+
 def test_a_cpu_and_no_memory_need_no_unit() -> None:
     image = "image: vllm, resources: {requests: {cpu: 8, memory: 0}, limits: {memory: 64Gi}}}"
     assert not fleet(deployment=change(DEPLOYMENT, "image: vllm}", image)).problems
@@ -150,7 +218,10 @@ FOLDERS = [
     ROOT / "tests/data/manifests/concepts",
     ROOT / "tests/data/manifests/e2e",
 ]
-NEW = ("is less than", "is not a name that the drivers", "that no InferenceClass has", "compares the memory")
+NEW = (
+    *("is less than", "and GPU nodes have fewer", "is not a name that the drivers", "that no InferenceClass has"),
+    "compares the memory",
+)
 
 
 @pytest.mark.parametrize("folder", sorted(folder.relative_to(ROOT).as_posix() for folder in FOLDERS))

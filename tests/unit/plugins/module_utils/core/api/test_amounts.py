@@ -57,8 +57,8 @@ def test_memory_of_a_device_has_a_unit(
         ("cpu", "500 m", "Write 500m"),
         ("cpu", "16 cores", 'Write "16"'),
         ("cpu", "0.5 CPU", 'Write "0.5"'),
-        ("cpu", "80GB", "Write a number of cores, such as 4 or 500m"),
-        ("cpu", "80g", "Write a number of cores, such as 4 or 500m"),
+        ("cpu", "80GB", "Units of memory do not apply to a CPU"),
+        ("cpu", "80g", "Units of memory do not apply to a CPU"),
     ],
 )
 def test_memory_of_a_container_has_a_unit(
@@ -66,6 +66,21 @@ def test_memory_of_a_container_has_a_unit(
 ) -> None:
     document = change(minimal["ModelDeployment"], {RESOURCES: {"limits": {resource: value}}})
     assert problem(document, f"{RESOURCES}.limits.{resource}").hint.startswith(write)
+
+
+@pytest.mark.parametrize(
+    ("resource", "message"),
+    [
+        ("cpu", "must be a quantity of cores, such as 4 or 500m"),
+        ("memory", "must be a quantity, such as 512Mi or 16Gi"),
+        ("ephemeral-storage", "must be a quantity, such as 512Mi or 16Gi"),
+    ],
+)
+def test_examples_of_an_amount_are_of_its_resource(
+    minimal: dict[str, dict[str, Any]], change: Change, resource: str, message: str
+) -> None:
+    document = change(minimal["ModelDeployment"], {RESOURCES: {"limits": {resource: "80GB"}}})
+    assert problem(document, f"{RESOURCES}.limits.{resource}").message == message
 
 
 @pytest.mark.parametrize("field", ["maxUnavailable", "maxSurge"])
@@ -107,6 +122,15 @@ def test_a_bound_of_a_rollout_is_a_number_or_a_percentage(
         ("EKSCluster", "spec.nodePools[0].diskSizeGb", [7], "It must be at least 10"),
         ("EKSCluster", "spec.nodePools[0].nodeCount", "-1", "It must be at least 0"),
         ("EKSCluster", "spec.nodePools[0].nodeCount", "5000", "It must be at most 1000"),
+        # Some write 2,000 as 2.000.
+        ("ModelDeployment", "spec.replicas", "2.000", ""),
+        ("ModelDeployment", "spec.replicas", "2.0", "Write 2"),
+        ("ModelDeployment", "spec.replicas", "2,000", "Write 2000"),
+        # A quantity of memory also has the unit m.
+        ("ModelDeployment", RESOURCES, {"limits": {"memory": "90 min"}}, ""),
+        ("ModelDeployment", RESOURCES, {"limits": {"cpu": "5 min"}}, ""),
+        ("InferenceCluster", "metadata.labels", "1:30", 'Write {"1": "30"}'),
+        ("InferenceCluster", "metadata.labels", "a:b", "Write {a: b}"),
         # Names in the form of amounts.
         ("ModelDeployment", "spec.template.spec.engines[0].name", "1.5h", ""),
         ("ModelDeployment", "spec.template.spec.engines[0].name", "5 Min", 'Write "5-min"'),
@@ -116,8 +140,9 @@ def test_no_hint_is_valid_and_absurd(
     minimal: dict[str, dict[str, Any]], change: Change, of: str, path: str, value: Any, write: str
 ) -> None:
     document = change(minimal[of], {path: value})
-    if isinstance(value, dict):
+    while isinstance(value, dict):
         path = f"{path}.{next(iter(value))}"
+        value = next(iter(value.values()))
     found = problem(document, path).hint
     assert found.startswith(write) if write else found == "", found
 

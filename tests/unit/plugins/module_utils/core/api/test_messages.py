@@ -136,6 +136,98 @@ def test_it_says_what_to_write(
 
 
 @pytest.mark.parametrize(
+    ("of", "path", "value", "write"),
+    [
+        ("ModelDeployment", "spec.preemption", True, ""),
+        ("ModelDeployment", "spec.preemption", False, ""),
+        ("InferenceCluster", "spec.cluster.source", [True], ""),
+        ("ModelReplica", "status.conditions[0].status", True, 'Write "True"'),
+        ("ModelReplica", "status.conditions[0].status", False, 'Write "False"'),
+    ],
+)
+def test_only_a_choice_that_yaml_reads_as_a_boolean_needs_quotes(
+    minimal: dict[str, dict[str, Any]],
+    change: Callable[..., dict[str, Any]],
+    of: str,
+    path: str,
+    value: Any,
+    write: str,
+) -> None:
+    change_of_status = {"status": {"conditions": [{"type": "Ready", "status": value}]}}
+    document = change(minimal[of], change_of_status if path.startswith("status.") else {path: value})
+    assert hint(document, path) == write
+
+
+@pytest.mark.parametrize(
+    ("of", "path", "description"),
+    [
+        ("EKSCluster", "spec.region", "AWS region."),
+        ("EKSCluster", f"{POOL}.name", "Name of the pool; nodes carry it as the label modelplane.ai/pool."),
+        ("ModelDeployment", "spec.template.spec.engines", "Engines; every replica runs all of them."),
+        ("ModelDeployment", f"{CONTAINER}.name", "Must be engine."),
+        ("ModelEndpoint", "spec", "Where the backend is."),
+    ],
+)
+def test_a_required_field_comes_with_its_description(
+    minimal: dict[str, dict[str, Any]], change: Callable[..., dict[str, Any]], of: str, path: str, description: str
+) -> None:
+    assert hint(change(minimal[of], {path: None}), path) == f"Description: {description}"
+
+
+PROBE = f"{CONTAINER}.livenessProbe"
+
+
+@pytest.mark.parametrize(
+    ("of", "path", "value", "write"),
+    [
+        ("InferenceClass", 'spec.devices[0].capacity["memory"]', "80Gi", "Write {value: 80Gi}"),
+        ("InferenceCluster", "spec.cluster.gke", "us-west1", "Write {region: us-west1}"),
+        ("ModelDeployment", "spec.template.spec.modelCacheRef", "weights", "Write {name: weights}"),
+        ("ModelDeployment", f"{PROBE}.httpGet", 8000, "Write {port: 8000}"),
+        ("ModelDeployment", f"{PROBE}.httpGet", 80000, ""),
+        # It may lack its unit.
+        ("InferenceClass", 'spec.devices[0].capacity["memory"]', 80, ""),
+        ("InferenceClass", 'spec.devices[0].capacity["memory"]', "80", ""),
+        # Its only required field is a mapping, or it has several.
+        ("InferenceCluster", "spec.cluster.existing", "kubeconfig", ""),
+        ("ModelCache", "spec.huggingFace", "Qwen/Qwen3-8B", ""),
+    ],
+)
+def test_a_value_in_place_of_a_mapping_belongs_in_its_required_field(
+    minimal: dict[str, dict[str, Any]],
+    change: Callable[..., dict[str, Any]],
+    of: str,
+    path: str,
+    value: Any,
+    write: str,
+) -> None:
+    above, _, name = path.rpartition("[") if path.endswith("]") else path.rpartition(".")
+    assert hint(change(minimal[of], {above: {name.strip('"]'): value}}), path) == write
+
+
+@pytest.mark.parametrize(
+    ("of", "path", "near"),
+    [
+        ("InferenceCluster", f"{POOL}.nodes", "nodeCount"),
+        ("InferenceCluster", f"{POOL}.count", "nodeCount"),
+        ("EKSCluster", f"{POOL}.nodes", "nodeCount"),
+        ("EKSCluster", f"{POOL}.type", "instanceType"),
+        ("EKSCluster", "spec.version", "kubernetesVersion"),
+        ("ModelDeployment", "spec.replica", "replicas"),
+        # A misspelled name, and names that differ in more than a word.
+        ("EKSCluster", f"{POOL}.zone", "zones"),
+        ("EKSCluster", f"{POOL}.instancetype", "instanceType"),
+        ("EKSCluster", f"{POOL}.minNodes", "minNodeCount"),
+        ("InferenceClass", "spec.devices[0].storageClassName", "deviceClassName"),
+    ],
+)
+def test_an_unknown_field_is_compared_by_words(
+    minimal: dict[str, dict[str, Any]], change: Callable[..., dict[str, Any]], of: str, path: str, near: str
+) -> None:
+    assert hint(change(minimal[of], {path: 1}), path) == f"Did you mean {near}?"
+
+
+@pytest.mark.parametrize(
     ("value", "write"),
     [
         ("true", "Write it without quotes: true"),
