@@ -125,7 +125,7 @@ def test_a_bound_of_a_rollout_is_a_number_or_a_percentage(
         # Some write 2,000 as 2.000.
         ("ModelDeployment", "spec.replicas", "2.000", ""),
         ("ModelDeployment", "spec.replicas", "2.0", "Write 2"),
-        ("ModelDeployment", "spec.replicas", "2,000", "Write 2000"),
+        ("ModelDeployment", "spec.replicas", "2,000", "It must be at most 1000"),
         # A quantity of memory also has the unit m.
         ("ModelDeployment", RESOURCES, {"limits": {"memory": "90 min"}}, ""),
         ("ModelDeployment", RESOURCES, {"limits": {"cpu": "5 min"}}, ""),
