@@ -152,7 +152,7 @@ def gang_name(replica: str, engine: str) -> str:
 
 @lru_cache(maxsize=1 << 10)
 def workload_namespace(namespace: str) -> str:
-    """Return the namespace on inference clusters for the composed objects of a fleet namespace."""
+    """Return the namespace on inference clusters that holds a fleet namespace's composed objects."""
     return child_name(_WORKLOADS, namespace)
 
 

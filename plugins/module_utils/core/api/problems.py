@@ -205,8 +205,8 @@ def _unknown_hint(kind: type[Model], loc: Loc) -> str:
 
 
 def _meant(model: type[Model], loc: Loc, likeness: float = LIKENESS) -> str:
-    """Return the field that a name was probably meant for. `nodes` means nodeCount, although its letters are more like
-    those of zones."""
+    """Return the field that the user probably meant by a name. `nodes` means nodeCount, although its spelling is closer
+    to zones."""
     name = str(loc[-1])[:KEY_CHARACTERS]
     fields = fields_of(model)
     misspelt = nearest(name, fields, MISSPELT)

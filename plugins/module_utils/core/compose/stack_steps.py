@@ -101,7 +101,7 @@ def _base(
 
 
 def image_namespaces(installed: Iterable[Component]) -> list[str]:
-    """Return the namespaces in which pods of installed components, the gateway, and the fleet pull images."""
+    """Return the namespaces where pods of installed components, the gateway, and the fleet pull images."""
     return sorted({*_namespaces(installed), SYSTEM_NAMESPACE, "default"})
 
 

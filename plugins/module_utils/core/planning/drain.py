@@ -35,10 +35,12 @@ def evicted(context: Context, decided: Schedule) -> list[api.ModelReplica]:
 def leaving(
     context: Context, decided: Schedule, candidates: Iterable[api.ModelReplica], states: Mapping[Key, ReplicaState]
 ) -> tuple[api.ModelReplica, ...]:
-    """Return the candidates that stay until other replicas serve: one for each replica that does not serve yet.
+    """Return the candidates that stay until other replicas serve: one candidate for each replica that does not
+    serve yet.
 
-    A preempted candidate has devices for which another replica waits, so it stays only for a placed replica. The same
-    applies to a candidate that returns while other replicas are pending, because pending replicas might never serve.
+    Another replica waits for a preempted candidate's devices, so the candidate stays only for a placed replica. A
+    candidate that returns while other replicas are pending also stays only for a placed replica, because pending
+    replicas might never serve.
 
     `states` contains the states of all placed replicas and candidates. A candidate that does not serve is removed at
     once.
@@ -68,8 +70,8 @@ def leaving(
 def blocked(
     decided: Schedule, staying: Iterable[api.ModelReplica], states: Mapping[Key, ReplicaState]
 ) -> frozenset[str]:
-    """Return the clusters on which new replicas cannot serve yet, because preempted replicas stay there until other
-    replicas serve on other clusters."""
+    """Return the clusters where preempted replicas still keep new replicas from serving. The preempted replicas stay
+    there until other replicas serve on other clusters."""
     marked = [adapters.replica(replica) for replica in staying if PREEMPTED_ANNOTATION in replica.annotations]
     preempted = [replica for replica in marked if replica.preempted_by != f"{replica.namespace}/{replica.deployment}"]
     owners = {(replica.namespace, replica.deployment) for replica in preempted}

@@ -47,7 +47,7 @@ SEARCH_BUDGET = 50_000
 """Steps that all searches for planned nodes of a plan may cost. Usual ones take a few for each pod."""
 
 _MAY_STRAND = (
-    "its pods fit on its nodes, but the order in which kube-scheduler places the pods might make a pod unschedulable. "
+    "its pods fit on its nodes, but kube-scheduler might place the pods in an order that makes a pod unschedulable. "
     "Add a node, or see docs/scheduling.md, Binding"
 )
 

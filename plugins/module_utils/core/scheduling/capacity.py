@@ -306,7 +306,7 @@ class NodeLedger:
 
     @property
     def occupied(self) -> int:
-        """Return the number of charged nodes, at most all nodes of the pool."""
+        """Return the number of charged nodes, capped at the pool's total node count."""
         return min(self.used - self.pool.closed_nodes, self.pool.nodes)
 
     @property

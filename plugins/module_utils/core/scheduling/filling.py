@@ -98,8 +98,8 @@ class Filler:
             if fit is None:
                 continue
             # The next run must remove the same replica if both replicas exist then.
-            both = [*placed, (name, -1 - counts[name])]
-            [victim] = surplus(deployment, fleet, both, eligible, len(placed))
+            placed_with_new = [*placed, (name, -1 - counts[name])]
+            [victim] = surplus(deployment, fleet, placed_with_new, eligible, len(placed))
             entry = kept.get(victim)
             if entry is None or entry.placement.state != "kept" or entry.replica.old:
                 continue
@@ -393,7 +393,7 @@ class _Priority:
     """Deployments of one priority whose new replicas can move, in filling order.
 
     filled: new replicas by deployment.
-    hopeless: engines and clusters for which no rearrangement frees capacity until a preemption frees devices. The value
+    hopeless: engines and clusters where no rearrangement frees capacity until a preemption frees devices. The value
         is True if a search reached its limit.
     """
 

@@ -249,8 +249,8 @@ class _Planner:
         beside: int,
         rooms: Sequence[_Room] = (),
     ) -> None:
-        """`beside`: on how many nodes others have to be that go anywhere, beside what is taken of `node` here. `rooms`:
-        available devices of nodes with unavailable devices."""
+        """`beside`: number of nodes that pods without a fixed node might occupy, in addition to the nodes planned here.
+        `rooms`: available devices of nodes with unavailable devices."""
         self._node = node
         self._left = nodes
         self._load = load

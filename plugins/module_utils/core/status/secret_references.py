@@ -163,7 +163,7 @@ class _Engine(Protocol):
 
 
 def deployment_references(deployment: api.ModelDeployment, cluster: str) -> Iterator[SecretReference]:
-    """Yield the Secret references of a ModelDeployment's pods on a cluster with one of its replicas."""
+    """Yield the Secret references that a ModelDeployment's pods use on a cluster with a replica from the deployment."""
     return _of_pods(deployment.spec.template.spec.engines, deployment.ref, deployment.namespace, cluster)
 
 

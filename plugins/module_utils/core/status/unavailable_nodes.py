@@ -37,7 +37,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import 
 PodKey = tuple[str, str]
 """Namespace and name of a pod."""
 ReplicaKey = tuple[str, str]
-"""Namespace of the pods of a replica, and their label `modelplane.ai/replica`."""
+"""Namespace and `modelplane.ai/replica` label of a replica's pods."""
 _OF_CONDITIONS = "node.kubernetes.io/"
 """Prefix of the taints that the control plane sets for the state of a node (Kubernetes, "Well-Known Labels, Annotations
 and Taints")."""
@@ -108,9 +108,9 @@ def stranded_replicas(
     reasons: dict[ReplicaKey, set[str]] = {}
     for pod in pods:
         if fields(pod, "spec").get("resourceClaims") and _is_running(pod):
-            found = (closed.get(text(pod, "spec", "nodeName")), tainted.get(pod_key(pod)))
-            reasons.setdefault(replica_of(pod), set()).update(filter(None, found))
-    return {replica: "; ".join(sorted(found)) for replica, found in reasons.items() if found}
+            pod_reasons = (closed.get(text(pod, "spec", "nodeName")), tainted.get(pod_key(pod)))
+            reasons.setdefault(replica_of(pod), set()).update(filter(None, pod_reasons))
+    return {replica: "; ".join(sorted(texts)) for replica, texts in reasons.items() if texts}
 
 
 def _is_running(pod: Object) -> bool:

@@ -103,11 +103,11 @@ def _invalid_versions(device: Any, path: str) -> Iterator[Problem]:
         try:
             Semver.parse(attribute.version or "0.0.0")
         except SemverError:
-            # The rest of the hint is for numbers, of which YAML loses a zero.
+            # The rest of the hint applies to numbers that lose a trailing zero in YAML.
             hint = DeviceAttribute.hint_of_amount(("version",), attribute.version).partition(" (")[0]
             hint = hint or "Write major.minor.patch without leading zeros, such as 9.0.0"
-            place = f"{entry_path(f'{path}.attributes', name)}.version"
-            yield Problem("is not a semantic version", place, short(attribute.version), hint)
+            field_path = f"{entry_path(f'{path}.attributes', name)}.version"
+            yield Problem("is not a semantic version", field_path, short(attribute.version), hint)
 
 
 def _invalid_quantities(device: Any, path: str) -> Iterator[Problem]:
@@ -119,8 +119,8 @@ def _invalid_quantities(device: Any, path: str) -> Iterator[Problem]:
             if meant and is_memory(name) and not meant.endswith("i"):
                 meant = f"{meant} or {meant[:-1]}{meant[-1].upper()}i"
             hint = f"Write {meant}" if meant else "Write a number and a unit, such as 81559Mi"
-            place = f"{entry_path(f'{path}.capacity', name)}.value"
-            yield Problem("is not a quantity of Kubernetes", place, short(capacity.value), hint)
+            field_path = f"{entry_path(f'{path}.capacity', name)}.value"
+            yield Problem("is not a quantity of Kubernetes", field_path, short(capacity.value), hint)
 
 
 def class_capacities(inference_class: Any, _fleet: object) -> Iterator[Problem]:
