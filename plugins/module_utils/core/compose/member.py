@@ -17,7 +17,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pod_temp
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cache_volume import CacheMount
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.owner import Owner
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import child_name
 
 
 @dataclass(frozen=True)
@@ -56,11 +55,6 @@ class Member:
         """Node pools that the member's pods may run on: several only for a gang that does not fit on one pool."""
         spread = self.placed.node_pools or ()
         return tuple(dict.fromkeys(pool.name for pool in spread)) or (self.placed.node_pool_name,)
-
-    @property
-    def claim_name(self) -> str:
-        """The name of the ResourceClaimTemplate of the member's pods."""
-        return child_name(self.owner.prefix, self.engine, self.role.lower(), "devices")
 
 
 def members(owner: Owner, engine: PlacedEngine, cache: CacheMount | None = None) -> tuple[Member, ...]:

@@ -11,6 +11,7 @@ from typing import Any
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pod_template import Container
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants, engine_flags
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.claim import claim_name
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.engine_flags import CommandLine
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.member import Member
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.owner import user_labels
@@ -108,7 +109,7 @@ def _pod_spec(member: Member, env: Sequence[Mapping[str, Any]]) -> dict[str, Any
     if written.image_pull_secrets:
         spec["imagePullSecrets"] = [api.wire(secret) for secret in written.image_pull_secrets]
     if member.device_requests:
-        spec["resourceClaims"] = [{"name": _CLAIM, "resourceClaimTemplateName": member.claim_name}]
+        spec["resourceClaims"] = [{"name": _CLAIM, "resourceClaimTemplateName": claim_name(member)}]
     spec["volumes"] = [shared_memory_volume("dshm", member.container)]
     if member.cache:
         spec["volumes"].append(member.cache.volume())

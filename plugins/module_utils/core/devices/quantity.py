@@ -28,6 +28,7 @@ _MAX_EXPONENT = 999
 _GRAMMAR = re.compile(r"([+-]?)([0-9]*)(?:(\.)([0-9]*))?([eEinumkKMGTP]*[+-]?[0-9]*)", re.ASCII)
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_STEP = 1024
 _EXPONENT = re.compile(r"[eE]([+-]?[0-9]+)", re.ASCII)
 
 
@@ -107,6 +108,39 @@ def _sum_scale(left: Fraction, left_scale: int, right: Fraction, right_scale: in
     unit = Fraction(10) ** scale
     fits = all(MIN_INT64 <= part / unit <= MAX_INT64 for part in (left, right, left + right))
     return scale if fits else None
+
+
+def canonical_text(text: str) -> str:
+    """Return a quantity as the API server writes it: `12288Mi` as `12Gi`, `0.5` as `500m`, `1000m` as `1`. A text that
+    is no quantity is returned unchanged.
+
+    The format of the text stays: powers of two, of ten, or an exponent. A quantity below 1024, or with a fraction, is
+    written with a decimal suffix, because a binary suffix would round it."""
+    try:
+        value = Quantity.parse(text).value
+    except QuantityError:
+        return text
+    if not value:
+        return "0"
+    suffix = _suffix(text)
+    if suffix in _BINARY and value.denominator == 1 and abs(value) >= _STEP:
+        number, exponent = value.numerator, 0
+        while number % _STEP == 0:
+            number, exponent = number // _STEP, exponent + 10
+        unit = next((unit for unit, power in _BINARY.items() if power == exponent), "")
+        return f"{number}{unit}" if unit or not exponent else text
+    number, exponent = (value * 10**_NANO_DIGITS).numerator, -_NANO_DIGITS
+    while number % 1000 == 0:
+        number, exponent = number // 1000, exponent + 3
+    if _EXPONENT.fullmatch(suffix):
+        return f"{number}e{exponent}" if exponent else str(number)
+    unit = next((unit for unit, power in _DECIMAL.items() if power == exponent), None)
+    return text if unit is None else f"{number}{unit}"
+
+
+def _suffix(text: str) -> str:
+    found = _GRAMMAR.fullmatch(text)
+    return found[5] if found else ""
 
 
 def _canonical(value: Fraction) -> str:
