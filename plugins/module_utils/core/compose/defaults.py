@@ -190,12 +190,14 @@ def _pods(path: str) -> Rules:
 
 _TEMPLATE = "spec.template.spec"
 _GANG = ("spec.leaderWorkerTemplate.leaderTemplate.spec", "spec.leaderWorkerTemplate.workerTemplate.spec")
+_GRPC = {f"{container}.{probe}.grpc": {"service": ""} for container in _CONTAINERS for probe in _PROBES}
 _TREES: Mapping[str, _Node] = {
     **dict.fromkeys(("Deployment", "Job"), _tree(_below(_TEMPLATE, _CANONICAL_POD), _pods(_TEMPLATE))),
-    "LeaderWorkerSet": _tree(*(_below(path, _CANONICAL_POD) for path in _GANG)),
+    "LeaderWorkerSet": _tree(*(_below(path, {**_CANONICAL_POD, **_GRPC}) for path in _GANG)),
     "PersistentVolumeClaim": _tree({"spec.resources.requests": _quantities}),
     "ResourceClaimTemplate": _tree({"spec.spec.devices.requests[].exactly": {"allocationMode": "ExactCount"}}),
     "Service": _tree({"spec.ports[]": {"protocol": "TCP", "targetPort": lambda port: port["port"]}}),
+    "EndpointSlice": _tree({"": _without_empty_lists}),
     "HTTPRoute": _tree(_ROUTE),
     "Gateway": _tree(_below("spec.listeners[]", _LISTENER)),
     "BackendTrafficPolicy": _tree(
