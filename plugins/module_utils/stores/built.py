@@ -44,8 +44,8 @@ class Files:
         return found.hexdigest()
 
     def objects(self) -> list[Object]:
-        """Return every object in these files, without the Namespaces of users in a build. Raises StoreError: an object that cannot be read must not count as one
-        that is not desired."""
+        """Return every object in these files, without the Namespaces of users in a build. Raises StoreError: an object
+        that cannot be read must not count as one that is not desired."""
         return _objects(self.contents, self.own)
 
 
@@ -108,8 +108,8 @@ class Build:
     def files(self, cluster: str, folder: str = "") -> Files:
         """Return the files of what a workload cluster should have, in the folder given or its own one in the build.
 
-        The folder of a cluster without objects has at most a Namespace of users. A name that the build does not know is a mistake, which
-        must not read as "nothing is desired there".
+        The folder of a cluster without objects has at most a Namespace of users. A name that the build does not know is
+        a mistake, which must not read as "nothing is desired there".
         """
         place = folder or self._own("clusters", cluster)
         if os.path.isdir(place) and (folder or _has_objects(Path(place))):

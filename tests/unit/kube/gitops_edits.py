@@ -1,6 +1,8 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""A fleet with an object of each composed kind, and random edits of its manifests. A seed always makes the same edits."""
+"""A fleet with an object of each composed kind, and random edits of its manifests.
+
+A seed always produces the same edits."""
 
 from __future__ import annotations
 
@@ -21,7 +23,12 @@ LARGE = 'device.capacity["gpu.nvidia.com"].memory.compareTo(quantity("70Gi")) >=
 ANY = 'device.driver == "gpu.nvidia.com"'
 QUANTITIES = ("12288Mi", "12Gi", "1e9", "0.5Gi", "1536Mi", "2000000k", "12884901888")
 CORES = ("4", "0.5", "1000m", "1e3", "1.5", "250m")
-ADDRESSES = ("http://203.0.113.7:8000", "http://[2001:db8::7]:8000", "http://models.example.org", "https://api.example.com")
+ADDRESSES = (
+    "http://203.0.113.7:8000",
+    "http://[2001:db8::7]:8000",
+    "http://models.example.org",
+    "https://api.example.com",
+)
 STORAGE_CLASSES = ("rwx", "faster")
 PROBES: tuple[Object, ...] = (
     {"httpGet": {"port": 8000}},
@@ -319,7 +326,11 @@ def _cache(random: Random, manifests: Manifests) -> str:
         return ""
     source = value["spec"]["huggingFace"]
     what, choices = random.choice(
-        (("repo", ("Qwen/Qwen3-8B", "Qwen/Qwen3-4B")), ("sizeGiB", (1024, 2048, 4096)), ("layout", ("Folder", "HubCache")))
+        (
+            ("repo", ("Qwen/Qwen3-8B", "Qwen/Qwen3-4B")),
+            ("sizeGiB", (1024, 2048, 4096)),
+            ("layout", ("Folder", "HubCache")),
+        )
     )
     source[what] = random.choice(choices)
     return f"{what} of the cache: {source[what]}"

@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 import json
 import os
-import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,7 +28,6 @@ from ansible_collections.modelplane.fleet.tests.kube.control_plane import (
 )
 from ansible_collections.modelplane.fleet.tests.kube.fleet import Fleet
 from ansible_collections.modelplane.fleet.tests.unit.kube import gitops_edits
-from ansible_collections.modelplane.fleet.tests.unit.kube.gitops_edits import Manifests
 
 _OWN_CRDS = Path(__file__).parents[3] / "roles" / "control_plane" / "files" / "crds"
 _EDITS = int(os.environ.get("GITOPS_EDITS", "200"))
@@ -82,7 +80,7 @@ class Tool:
         for value in sorted(changed, key=lambda value: value["kind"] != "Namespace"):
             try:
                 (live,) = self.plane.apply(value)
-            except Exception as error:  # noqa: BLE001 - each refusal is a problem
+            except Exception as error:
                 self.problems.append(f"{_key(value)} is refused: {getattr(error, 'body', error)}")
                 continue
             self.problems += [f"{_key(value)}: {line}" for line in differences(value, live)]
