@@ -60,13 +60,10 @@ PREEMPTED_ANNOTATION = "modelplane.ai/preempted-by"
 """On a ModelReplica that stays until another serves: the deployment (namespace/name) that has its place."""
 NO_NODE_ANNOTATION = "modelplane.ai/no-node-on"
 """On a ModelReplica: pools (cluster/pool) on which a pod of it found no node earlier; it does not go there again."""
-CLAIM_NAMES_ANNOTATION = "modelplane.ai/claim-names"
-"""On a ModelReplica: `digest` if the names of its ResourceClaimTemplates contain a digest of their content."""
 ANNOTATIONS = {
     PRIORITY_ANNOTATION: "ModelDeployment",
     PREEMPTED_ANNOTATION: "ModelReplica",
     NO_NODE_ANNOTATION: "ModelReplica",
-    CLAIM_NAMES_ANNOTATION: "ModelReplica",
 }
 """All annotations that mean something on a kind of the fleet, with that kind."""
 SYSTEM_NAMESPACE = "modelplane-system"

@@ -424,7 +424,7 @@ def _files(outcome: Outcome, known: KnownFiles | None) -> dict[str, str]:
     of_clusters = cluster_files(before)
     for cluster in decided.workloads:
         files.update(workload_files(decided.workloads, cluster, of_clusters.get(cluster, {}), known))
-    files.update(left_clusters(of_clusters, decided.workloads))
+    files.update(left_clusters(of_clusters, set(decided.workloads)))
     document = plan_output.document(decided).model_copy(update={"replica_digests": dict(outcome.history)})
     files[PLAN_FILE] = document_text(api.wire(document))
     return files

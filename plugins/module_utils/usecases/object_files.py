@@ -73,7 +73,11 @@ def left_clusters(before: Mapping[str, Mapping[str, str]], clusters: Container[s
     """Return the files that remain of clusters that left the fleet: their namespace. A tool that still applies the
     folder then deletes all other objects."""
     value = unowned_namespace(SYSTEM_NAMESPACE)
-    removed = [cluster for cluster in before if cluster not in clusters]
+    removed = [
+        cluster
+        for cluster, files in before.items()
+        if cluster not in clusters and any(name.count("/") > 1 for name in files)
+    ]
     return {
         name: text
         for cluster in removed

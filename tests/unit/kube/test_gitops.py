@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import json
 import os
+import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +17,8 @@ from random import Random
 from typing import Any
 
 import pytest
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import planning
+from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import object_files
 from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.build import build
 from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.fleet_inputs import ManifestError, Settings
 from ansible_collections.modelplane.fleet.tests.kube.client import Object, documents
@@ -29,6 +32,8 @@ from ansible_collections.modelplane.fleet.tests.kube.control_plane import (
 from ansible_collections.modelplane.fleet.tests.kube.fleet import Fleet
 from ansible_collections.modelplane.fleet.tests.unit.kube import gitops_edits
 
+MANAGED = "app.kubernetes.io/managed-by=modelplane.fleet"
+LWS = "leaderworkerset.x-k8s.io/v1"
 _OWN_CRDS = Path(__file__).parents[3] / "roles" / "control_plane" / "files" / "crds"
 _EDITS = int(os.environ.get("GITOPS_EDITS", "200"))
 _SEED = int(os.environ.get("GITOPS_SEED", "1"))
@@ -184,3 +189,93 @@ def test_random_edits_are_applied_folder_by_folder(servers: Fleet, tmp_path: Pat
         problems = {name: tool.problems for name, tool in applying.items() if tool.problems}
         assert not problems, json.dumps({"edits": edits[-8:], "problems": problems}, indent=1)
     assert len(edits) == _EDITS + 1
+
+
+def test_kubectl_diff_shows_nothing(servers: Fleet, tmp_path: Path) -> None:
+    repository = Repository(tmp_path)
+    repository.write()
+    for name, tool in tools(servers, repository).items():
+        tool.sync()
+        assert not tool.problems
+        command = (tool.plane.program("kubectl"), f"--kubeconfig={tool.plane.kubeconfig}", "diff", "--server-side")
+        arguments = ("--force-conflicts", "--field-manager=kube-tests", "-R", "-f", str(tool.folder))
+        shown = subprocess.run([*command, *arguments], capture_output=True, text=True, check=False)
+        assert (shown.returncode, shown.stdout) == (0, ""), f"{name}: {shown.stdout}{shown.stderr}"
+
+
+def test_an_upgrade_changes_no_pod_template(servers: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    repository = Repository(tmp_path)
+    with monkeypatch.context() as earlier:
+        earlier_version(earlier)
+        repository.write()
+    applying = tools(servers, repository)
+    for tool in applying.values():
+        tool.sync()
+        tool.problems.clear()
+    before = {name: _generations(tool.plane) for name, tool in applying.items()}
+    assert before["east"]
+    repository.write()
+    for tool in applying.values():
+        tool.sync(everything=True)
+        assert not tool.problems
+    assert {name: _generations(tool.plane) for name, tool in applying.items()} == before
+
+
+def earlier_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Build as versions did without digests in names and without defaults."""
+    monkeypatch.setattr(planning, "with_claim_names", lambda replica, _existing: replica)
+    monkeypatch.setattr(object_files, "with_defaults", lambda value: value)
+
+
+def _generations(plane: ControlPlane) -> dict[str, int]:
+    """Return the generation of each Deployment: the API server increments it when the specification changes."""
+    deployments = plane.objects.list("apps/v1", "Deployment", labels=MANAGED)
+    return {value["metadata"]["name"]: value["metadata"]["generation"] for value in deployments}
+
+
+def test_the_webhook_of_leader_worker_sets_changes_nothing(cluster: ControlPlane, tmp_path: Path) -> None:
+    """Its webhook stores canonical values. A revision of an earlier version, without defaults, stays the revision."""
+    cluster.install_crds(GATEWAY_API, INFERENCE_EXTENSION)
+    repository = Repository(tmp_path)
+    repository.manifests = {
+        name: value
+        for name, value in repository.manifests.items()
+        if value["kind"] not in ("ModelDeployment", "ModelCache", "InferenceCluster")
+        or "gang" in name
+        or "east" in name
+    }
+    with pytest.MonkeyPatch.context() as earlier:
+        earlier_version(earlier)
+        repository.write()
+    tool = Tool(cluster, repository.build / "clusters" / "east")
+    tool.sync()
+    (gang,) = cluster.objects.list(LWS, "LeaderWorkerSet", labels=MANAGED)
+    namespace = gang["metadata"]["namespace"]
+
+    def leaders(count: int) -> set[str] | None:
+        found = cluster.objects.list("v1", "Pod", namespace, labels="leaderworkerset.sigs.k8s.io/worker-index=0")
+        return {pod["metadata"]["uid"] for pod in found} if len(found) == count else None
+
+    # Without a node, the leader is Pending, and the controller creates no worker.
+    pods = cluster.wait_for("the leader", lambda: leaders(1), seconds=60)
+    revisions = _revisions(cluster, namespace)
+    tool.problems.clear()
+    repository.write()
+    tool.sync(everything=True)
+    assert not tool.problems
+    # The controller has handled the change when it has handled a later one.
+    cluster.objects.patch(LWS, "LeaderWorkerSet", gang["metadata"]["name"], {"spec": {"replicas": 2}}, namespace)
+    after = cluster.wait_for("a second leader", lambda: leaders(2), seconds=60)
+    assert pods < after
+    assert _revisions(cluster, namespace) == revisions
+    for value in tool.inventory.values():
+        if value["kind"] == "Namespace":
+            cluster.objects.delete("v1", "Namespace", value["metadata"]["name"])
+
+
+def _revisions(cluster: ControlPlane, namespace: str) -> set[str]:
+    """Return the revisions of the LeaderWorkerSets in a namespace."""
+    label = "leaderworkerset.sigs.k8s.io/name"
+    found = cluster.objects.list("apps/v1", "ControllerRevision", namespace, labels=label)
+    owned = [value for value in found if value["metadata"]["ownerReferences"][0]["kind"] == "LeaderWorkerSet"]
+    return {value["metadata"]["name"] for value in owned}

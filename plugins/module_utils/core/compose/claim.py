@@ -18,7 +18,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_replica import ResolvedDeviceRequest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.member import Member
 
-_DIGEST = "digest"
 _DIGEST_DIGITS = 10
 
 
@@ -42,13 +41,11 @@ def claim_name(member: Member) -> str:
 
 
 def with_claim_names(replica: api.ModelReplica, existing: api.ModelReplica | None) -> api.ModelReplica:
-    """Return a ModelReplica with the annotation for claim names with a digest, unless it is a replica of an earlier
-    version whose claims are unchanged. `existing`: the replica of the last run, None for a new replica."""
-    has_plain_names = existing is not None and names.CLAIM_NAMES_ANNOTATION not in existing.annotations
-    if existing is not None and has_plain_names and _claims(existing) == _claims(replica):
+    """Return a ModelReplica with digests in the names of its claims, unless it is a replica of an earlier version whose
+    claims are unchanged. `existing`: the replica of the last run, None for a new replica."""
+    if existing is not None and existing.spec.claim_names is None and _claims(existing) == _claims(replica):
         return replica
-    annotations = {**replica.annotations, names.CLAIM_NAMES_ANNOTATION: _DIGEST}
-    return replica.model_copy(update={"metadata": replica.metadata.model_copy(update={"annotations": annotations})})
+    return replica.model_copy(update={"spec": replica.spec.model_copy(update={"claim_names": "Digest"})})
 
 
 def _claims(replica: api.ModelReplica) -> dict[tuple[str, str], Any]:

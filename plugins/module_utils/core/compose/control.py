@@ -10,7 +10,7 @@ from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, fields, identity
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, identity, label
 
 
 def control_labels(resource: api.Resource, owner_label: str) -> dict[str, str]:
@@ -40,7 +40,7 @@ def unowned_namespace(name: str) -> dict[str, Any]:
 
 def is_unowned_namespace(value: Object) -> bool:
     """Return whether an object is a Namespace without a label of the fleet."""
-    return identity(value)[1] == "Namespace" and names.MANAGED_BY_LABEL not in fields(value, "metadata", "labels")
+    return identity(value)[1] == "Namespace" and not label(value, names.MANAGED_BY_LABEL)
 
 
 def missing_namespaces(objects: Iterable[Object]) -> list[dict[str, Any]]:

@@ -16,18 +16,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.quantity import canonical_text
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, fields, identity
 
 Map = dict[str, Any]
-_Default = Callable[[Map], Any]
 
 _FILE_MODE = 0o644
-_KEPT_NAMESPACE = {
-    # A namespace can contain objects of users, so no tool deletes it.
+_KEPT_BY_TOOLS = {
     "argocd.argoproj.io/compare-options": "IgnoreExtraneous",
     "argocd.argoproj.io/sync-options": "Prune=false,Delete=false",
     "kustomize.toolkit.fluxcd.io/prune": "disabled",
@@ -38,7 +37,7 @@ _KEPT_NAMESPACE = {
 class _Node:
     """Rules of a value: the fields below it, the defaults of missing fields, and the function for the value itself."""
 
-    fields: dict[str, _Node] = field(default_factory=dict)
+    below: dict[str, _Node] = field(default_factory=dict)
     items: _Node | None = None
     defaults: dict[str, Any] = field(default_factory=dict)
     change: Callable[[Any], Any] | None = None
@@ -46,13 +45,9 @@ class _Node:
 
 def with_defaults(value: Object) -> Object:
     """Return an object with the defaults of its lists and with canonical values. `value` is not changed."""
-    tree = _TREES.get(value["kind"])
+    tree = _TREES.get(identity(value)[1])
     written: Object = _filled(value, tree) if tree else value
-    if value["kind"] != "Namespace":
-        return written
-    metadata = written["metadata"]
-    annotations = {**(metadata.get("annotations") or {}), **_KEPT_NAMESPACE}
-    return {**written, "metadata": {**metadata, "annotations": annotations}}
+    return written
 
 
 def _filled(value: Any, node: _Node) -> Any:
@@ -60,14 +55,19 @@ def _filled(value: Any, node: _Node) -> Any:
         return [_filled(item, node.items) for item in value] if isinstance(value, (list, tuple)) else value
     if isinstance(value, Mapping):
         filled = dict(value)
-        for name, below in node.fields.items():
+        for name, part in node.below.items():
             if name in filled:
-                filled[name] = _filled(filled[name], below)
+                filled[name] = _filled(filled[name], part)
         for name, default in node.defaults.items():
             if name not in filled:
                 filled[name] = default(filled) if callable(default) else default
         value = filled
     return node.change(value) if node.change else value
+
+
+def _kept(metadata: Any) -> Any:
+    """Return the metadata of an object that no tool deletes."""
+    return {**metadata, "annotations": {**fields(metadata, "annotations"), **_KEPT_BY_TOOLS}}
 
 
 def _pull_policy(container: Map) -> str:
@@ -77,10 +77,21 @@ def _pull_policy(container: Map) -> str:
     return "Always" if tag in ("", "latest") and not digest else "IfNotPresent"
 
 
-def _quantities(amounts: Any) -> Any:
+def _amounts(amounts: Any, digits: int) -> Any:
     if not isinstance(amounts, Mapping):
         return amounts
-    return {name: canonical_text(amount) if isinstance(amount, str) else amount for name, amount in amounts.items()}
+    return {
+        name: canonical_text(amount, digits) if isinstance(amount, str) else amount for name, amount in amounts.items()
+    }
+
+
+def _quantities(amounts: Any) -> Any:
+    return _amounts(amounts, 9)
+
+
+def _rounded_quantities(amounts: Any) -> Any:
+    """Return amounts as the API server stores them in its own kinds: it rounds them up to thousandths."""
+    return _amounts(amounts, 3)
 
 
 def _quantity(amount: Any) -> Any:
@@ -122,6 +133,7 @@ _CONTAINER: Rules = {
     **{f"{probe}.httpGet": _HTTP_GET for probe in _PROBES},
     **{f"{probe}.grpc": {"service": ""} for probe in _PROBES},
 }
+_ROUNDED = {f"resources.{name}": _rounded_quantities for name in ("limits", "requests")}
 _CONTAINER_DEFAULTS: Map = {
     "imagePullPolicy": _pull_policy,
     "resources": {},
@@ -171,7 +183,7 @@ def _tree(*tables: Rules) -> _Node:
             node = root
             for part in filter(None, path.split(".")):
                 name, is_list = part.removesuffix("[]"), part.endswith("[]")
-                node = node.fields.setdefault(name, _Node())
+                node = node.below.setdefault(name, _Node())
                 if is_list:
                     node.items = node.items or _Node()
                     node = node.items
@@ -184,7 +196,9 @@ def _tree(*tables: Rules) -> _Node:
 
 def _pods(path: str) -> Rules:
     """Return the rules of a pod template of Kubernetes."""
-    containers = {f"{path}.{name}": _CONTAINER_DEFAULTS for name in _CONTAINERS}
+    containers: Rules = {f"{path}.{name}": _CONTAINER_DEFAULTS for name in _CONTAINERS}
+    for name in _CONTAINERS:
+        containers |= _below(f"{path}.{name}", _ROUNDED)
     return {**_below(path, _POD), **containers}
 
 
@@ -194,11 +208,13 @@ _GRPC = {f"{container}.{probe}.grpc": {"service": ""} for container in _CONTAINE
 _TREES: Mapping[str, _Node] = {
     **dict.fromkeys(("Deployment", "Job"), _tree(_below(_TEMPLATE, _CANONICAL_POD), _pods(_TEMPLATE))),
     "LeaderWorkerSet": _tree(*(_below(path, {**_CANONICAL_POD, **_GRPC}) for path in _GANG)),
-    "PersistentVolumeClaim": _tree({"spec.resources.requests": _quantities}),
+    "PersistentVolumeClaim": _tree({"spec.resources.requests": _rounded_quantities}),
     "ResourceClaimTemplate": _tree({"spec.spec.devices.requests[].exactly": {"allocationMode": "ExactCount"}}),
-    "Service": _tree({"spec.ports[]": {"protocol": "TCP", "targetPort": lambda port: port["port"]}}),
+    "Service": _tree({"spec.ports[]": {"protocol": "TCP", "targetPort": itemgetter("port")}}),
     "EndpointSlice": _tree({"": _without_empty_lists}),
     "HTTPRoute": _tree(_ROUTE),
+    # A namespace can contain objects of users.
+    "Namespace": _tree({"metadata": _kept}),
     "Gateway": _tree(_below("spec.listeners[]", _LISTENER)),
     "BackendTrafficPolicy": _tree(
         {"spec.rateLimit.global.rules[].clientSelectors[].headers[]": {"invert": False}},

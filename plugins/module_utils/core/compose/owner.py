@@ -35,8 +35,8 @@ class Owner:
     def of(cls, replica: api.ModelReplica) -> Owner:
         """Return the owner for a ModelReplica."""
         deployment = replica.labels.get(names.DEPLOYMENT_LABEL, "")
-        digests_claims = names.CLAIM_NAMES_ANNOTATION in replica.annotations
-        return cls(replica.namespace, replica.name, deployment, names.object_prefix(replica.name), digests_claims)
+        prefix = names.object_prefix(replica.name)
+        return cls(replica.namespace, replica.name, deployment, prefix, replica.spec.claim_names == "Digest")
 
     @property
     def workload_namespace(self) -> str:

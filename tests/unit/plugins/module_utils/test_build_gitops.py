@@ -147,7 +147,9 @@ def test_the_namespaces_of_all_objects_exist(repository: Repository) -> None:
     fleet.add(repository.manifests, fleet.endpoint("new", "new-team", fleet.ADDRESSES[0]))
     repository.write()
     for folder in ("control", "clusters/east", "clusters/west"):
-        used = {value["metadata"]["namespace"] for value in repository.objects(folder) if "namespace" in value["metadata"]}
+        used = {
+            value["metadata"]["namespace"] for value in repository.objects(folder) if "namespace" in value["metadata"]
+        }
         assert used <= repository.names(folder, "Namespace")
     assert "new-team" in repository.names("control", "Namespace")
 

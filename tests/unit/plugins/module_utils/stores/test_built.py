@@ -32,7 +32,9 @@ def write(folder: Path, top: str, value: dict[str, Any]) -> Path:
 @pytest.fixture
 def build(tmp_path: Path) -> Path:
     (tmp_path / "plan.json").write_text(document_text({"secretCopies": [{"cluster": "east"}]}))
-    write(tmp_path, "clusters/east", thing("Namespace", "a", labels={"app.kubernetes.io/managed-by": "modelplane.fleet"}))
+    write(
+        tmp_path, "clusters/east", thing("Namespace", "a", labels={"app.kubernetes.io/managed-by": "modelplane.fleet"})
+    )
     write(tmp_path, "clusters/east", thing("ConfigMap", "b", namespace="a"))
     write(tmp_path, "control", thing("ConfigMap", "c", namespace="a"))
     stack = thing("ServingStack", "s", namespace="x", labels={"modelplane.ai/cluster": "stacked"})

@@ -82,12 +82,17 @@ QUANTITIES = {
     "12884901888": "12884901888",
     "0.5": "500m",
     ".5": "500m",
-    "5.": "5",
+    "5.": "5.",
+    "1.500": "1.500",
+    "1.50": "1500m",
+    "1028Mi": "1028Mi",
+    "1500Mi": "1500Mi",
+    "1e-3": "1e-3",
     "1000m": "1",
     "1500m": "1500m",
     "250m": "250m",
     "1e3": "1e3",
-    "1E3": "1e3",
+    "1E3": "1E3",
     "12e4": "120e3",
     "1e9": "1e9",
     "64000M": "64G",
@@ -97,9 +102,14 @@ QUANTITIES = {
     "0Gi": "0",
     "0.0": "0",
     "4": "4",
-    "0.0001": "100u",
     "no quantity": "no quantity",
 }
+
+
+def test_kubernetes_rounds_the_requests_of_containers_up() -> None:
+    assert canonical_text("0.0001") == "100u"
+    assert canonical_text("0.0001", 3) == "1m"
+    assert canonical_text("100u", 3) == "1m"
 
 
 @pytest.mark.parametrize("text", QUANTITIES)
