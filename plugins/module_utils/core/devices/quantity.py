@@ -127,7 +127,7 @@ def canonical_text(text: str, digits: int = _NANO_DIGITS) -> str:
         return "0"
     whole, decimals, suffix = found[2].lstrip("0") or "0", found[4] or "", found[5]
     binary, exponent = _interpret(text, suffix)
-    if _is_reused(whole, decimals, binary=binary, exponent=exponent):
+    if _is_reused(whole, decimals, digits, binary=binary, exponent=exponent):
         return text
     nanos = -(-value * 10**digits // 1) * 10 ** (_NANO_DIGITS - digits)
     units = Fraction(nanos, 10**_NANO_DIGITS)
@@ -139,12 +139,12 @@ def canonical_text(text: str, digits: int = _NANO_DIGITS) -> str:
     return _scaled(nanos, -_NANO_DIGITS, 1000, 3, _DECIMAL) or text
 
 
-def _is_reused(whole: str, decimals: str, *, binary: bool, exponent: int) -> bool:
+def _is_reused(whole: str, decimals: str, digits: int, *, binary: bool, exponent: int) -> bool:
     """Return whether Kubernetes takes a text for canonical, by a quick test of its digits."""
     number = whole + decimals
     if binary:
         return not decimals and _binary_precision(whole, exponent) >= 0 and bool(int(whole) & 7)
-    is_short = _SAFE_DIGITS - len(number) >= 0 and exponent - len(decimals) >= -_NANO_DIGITS
+    is_short = _SAFE_DIGITS - len(number) >= 0 and exponent - len(decimals) >= -digits
     return is_short and not (exponent - len(decimals)) % 3 and not number.endswith("000") and number[0] != "0"
 
 
