@@ -123,7 +123,7 @@ def service(name: str, namespace: str, *selectors: dict[str, str]) -> Object:
 
 
 def everything() -> Object:
-    """Return the fields of a container with a default or with several forms."""
+    """Return the fields of a container with a default or with several spellings."""
     return {
         "env": [
             {"name": "EMPTY", "value": ""},

@@ -40,6 +40,8 @@ class _Node:
     below: dict[str, _Node] = field(default_factory=dict)
     items: _Node | None = None
     defaults: dict[str, Any] = field(default_factory=dict)
+    computed: list[str] = field(default_factory=list)
+    """Names of the defaults that are functions of the map."""
     change: Callable[[Any], Any] | None = None
 
 
@@ -51,16 +53,18 @@ def with_defaults(value: Object) -> Object:
 
 
 def _filled(value: Any, node: _Node) -> Any:
+    # Types are compared first because a check against an abstract class takes ten times as long.
     if node.items is not None:
-        return [_filled(item, node.items) for item in value] if isinstance(value, (list, tuple)) else value
-    if isinstance(value, Mapping):
-        filled = dict(value)
-        for name, part in node.below.items():
-            if name in filled:
-                filled[name] = _filled(filled[name], part)
-        for name, default in node.defaults.items():
-            if name not in filled:
-                filled[name] = default(filled) if callable(default) else default
+        items = node.items
+        return [_filled(item, items) for item in value] if isinstance(value, (list, tuple)) else value
+    if (node.below or node.defaults) and isinstance(value, (dict, Mapping)):
+        filled = {**node.defaults, **value} if node.defaults else dict(value)
+        for name in node.computed:
+            if name not in value:
+                filled[name] = node.defaults[name](filled)
+        below = node.below
+        for name in below.keys() & value.keys():
+            filled[name] = _filled(value[name], below[name])
         value = filled
     return node.change(value) if node.change else value
 
@@ -191,6 +195,7 @@ def _tree(*tables: Rules) -> _Node:
                 node.change = rule
             else:
                 node.defaults.update(rule)
+                node.computed += [name for name, default in rule.items() if callable(default)]
     return root
 
 

@@ -111,6 +111,7 @@ def _sum_scale(left: Fraction, left_scale: int, right: Fraction, right_scale: in
     return scale if fits else None
 
 
+@lru_cache(maxsize=1024)
 def canonical_text(text: str, digits: int = _NANO_DIGITS) -> str:
     """Return a quantity as the API server writes it: `12288Mi` as `12Gi`, `0.5` as `500m`, `1000m` as `1`. A text that
     is no quantity is returned unchanged.
