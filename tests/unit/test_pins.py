@@ -26,7 +26,7 @@ OWN = {
     "docs/docsite/links.yml",
 }
 NO_IMAGES = ("docker.io/library/probe:latest",)
-"""Field names of images in charts, which look like images: a key of the values of a chart."""
+"""The image of an object that the API server only tries, so no node pulls it."""
 
 
 def documents() -> Iterator[tuple[str, Any]]:
