@@ -1,9 +1,9 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The verdict of NetworkPolicies on a connection (Kubernetes API reference, networking.k8s.io/v1), for ingress and
-egress.
+"""The verdict of NetworkPolicies on a connection (Kubernetes API reference, networking.k8s.io/v1).
 
-A form that no policy of this collection has (IP blocks of ingress, ranges of ports) is an error here and never a verdict.
+A form that no policy of this collection has (IP blocks of ingress, ranges of ports) is an error here and never a
+verdict.
 """
 
 from __future__ import annotations

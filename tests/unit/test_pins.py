@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What is downloaded by default has a version: no branch, and no tag that moves with each release."""
+"""Default downloads have a version: no branch, and no tag that moves with each release."""
 
 from __future__ import annotations
 

@@ -234,11 +234,11 @@ def _assigned(found: re.Match[str]) -> str:
         hides = True
     else:
         # In a sentence: `token: must not be empty`.
-        hides = len(said) >= 6 and _looks_random(said)
+        hides = len(said) >= 6 and _is_random(said)
     return f"{name}{gap}{quote}{MASK}{quote}{found['rest'] or ''}" if hides else found[0]
 
 
-def _looks_random(text: str) -> bool:
+def _is_random(text: str) -> bool:
     """Return whether a text is no word: it has digits, and letters, or capitals within it."""
     has_letters = any(map(str.isalpha, text))
     return has_letters and (digits(text) > 0 or text[1:] != text[1:].lower())

@@ -32,8 +32,8 @@ MISSPELT = 0.86
 """From which likeness on an unknown name is taken for a known one that is misspelt."""
 
 _TEMPLATE = re.compile(r"(?<=\{)(?=[{%#])|\A(?=#jinja2:)")
-"""Where a space keeps Ansible from taking a text for a template: within delimiters, and before the header that chooses
-others."""
+"""Places at which a space keeps Ansible from taking a text for a template: within delimiters, and before the header
+that chooses other delimiters."""
 _UTC = re.compile(r"^(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(?:\.\d+)?Z$")
 
 

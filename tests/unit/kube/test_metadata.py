@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -66,15 +66,15 @@ VALUES: dict[str, list[Any]] = {
 
 
 @pytest.fixture(scope="module")
-def served(cluster: ControlPlane) -> Iterator[Any]:
+def served(cluster: ControlPlane) -> Any:
     """A client of an API server that serves ModelEndpoints."""
     cluster.apply(crd(KIND))
     cluster.wait_for("the kind is served", lambda: cluster.objects.knows(KIND.group_version(), KIND.KIND))
-    yield config.new_client_from_config(str(cluster.kubeconfig))
+    return config.new_client_from_config(str(cluster.kubeconfig))
 
 
 def rejected(client: Any, value: Mapping[str, Any]) -> str:
-    """Why the API server rejects an object, as it comes at its own path: without a namespace there is none."""
+    """Return why the API server rejects an object, at the path of its namespace: without a namespace there is none."""
     namespace = value["metadata"].get("namespace")
     if not isinstance(namespace, str) or not namespace:
         return "it has no namespace"

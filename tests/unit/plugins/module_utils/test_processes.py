@@ -87,7 +87,7 @@ def test_a_child_that_outlives_a_program_is_killed_when_it_ends(tmp_path: Path) 
 
 
 @pytest.mark.integration
-def test_a_program_gets_its_input_variables_and_folder(tmp_path: Path) -> None:
+def test_a_program_gets_its_input_variables_and_folder() -> None:
     done = processes.run(["/bin/sh", "-c", 'cat; echo "$A"; pwd'], seconds=10, given=b"in ", env={"A": "a"}, folder="/")
     assert (done.code, done.output) == (0, b"in a\n/\n")
 

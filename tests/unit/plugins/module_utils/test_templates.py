@@ -35,7 +35,7 @@ PLAIN = ["{a: {b: 1}}", '{"a": {"b": 1}}', "100 %}", "# jinja2: is used", "a #ji
 
 
 def evaluated(value: Any) -> Any:
-    """What another run makes of a value that it gets as an extra variable, whose texts are trusted."""
+    """Return the value that another run has for an extra variable, whose texts are trusted."""
     return Templar(loader=DataLoader(), variables={}).template(trusted(value))
 
 

@@ -283,7 +283,7 @@ CORPUS = sorted(
     if path.suffix in (".yaml", ".yml", ".md")
 )
 SENT = ("Bearer ", "x-api-key: ", "api_key=")
-"""What pages and comments show of requests with a key; a mask there hides a placeholder."""
+"""Requests with a key in pages and comments; a mask there hides a placeholder."""
 
 
 def test_manifests_and_pages_stay() -> None:

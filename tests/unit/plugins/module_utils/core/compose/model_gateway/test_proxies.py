@@ -132,7 +132,7 @@ NAMESPACES = {name: {"kubernetes.io/metadata.name": name} for name in ("envoy-ga
 
 
 def sends(target: Pod | str, port: int, *, of: str = GATEWAY, protocol: str = "TCP", hosts: Any = ()) -> bool:
-    """Whether a pod of a Gateway may connect to another pod, or to an address."""
+    """Return whether a pod of a Gateway may connect to another pod, or to an address."""
     labels = {**OWNING, "gateway.envoyproxy.io/owning-gateway-name": of}
     proxy = Pod("proxy", "envoy-gateway-system", labels)
     network_policy = applied(model_gateway=True, endpoint_hosts=hosts)[EGRESS]
