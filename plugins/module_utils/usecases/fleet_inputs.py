@@ -177,7 +177,7 @@ def read_manifests(
         cloud_problems = clusters_in_clouds.problems(api.wire(resource, set_only=True) for resource in loaded.resources)
         loaded = loaded.with_problems(replace(problem, severity=clouds) for problem in cloud_problems)
     if namespaces:
-        loaded = loaded.with_problems(missing_namespaces((*loaded.resources, *loaded.unresolved)))
+        loaded = loaded.with_problems(missing_namespaces(loaded.without_namespace()))
     loaded = loaded.with_problems(future_classes(loaded.resources, current_date()))
     return replace(loaded, problems=(*unread, *loaded.problems))
 

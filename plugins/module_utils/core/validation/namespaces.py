@@ -6,18 +6,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api import Resource
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref
 
 
-def missing_namespaces(resources: Iterable[Resource]) -> Iterator[Problem]:
-    """Yield a problem for every resource that an API server rejects because it has no namespace.
+def missing_namespaces(refs: Iterable[Ref]) -> Iterator[Problem]:
+    """Yield a problem for resources without a namespace, which an API server rejects.
 
     Runs assume `default`, so this is no error of a run: another client, such as a GitOps controller, might assume
     another namespace.
     """
-    for resource in resources:
-        if resource.NAMESPACED and not resource.metadata.namespace:
-            message = f"is required: an API server rejects a {resource.KIND} without it, and runs assume default"
-            hint = "Write the namespace, such as namespace: default"
-            yield Problem(message, "metadata.namespace", hint=hint, ref=resource.ref)
+    for ref in refs:
+        message = f"is required: an API server rejects a {ref.kind} without it, and runs assume default"
+        hint = "Write the namespace, such as namespace: default"
+        yield Problem(message, "metadata.namespace", hint=hint, ref=ref)
