@@ -27,9 +27,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.
     type_name,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device, split_name
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.limits import MAX_EXPRESSION
 
-# resource.k8s.io/v1: CELSelectorExpressionMaxLength.
-MAX_LENGTH = 10 * 1024
 _SHOWN_LINE = 120
 
 _Result = TypeVar("_Result")
@@ -111,8 +110,8 @@ def _run(program: Program, device: CelMap) -> Verdict:
 def compile_selector(expression: str) -> Selector:
     """Compile a selector, or find it among those compiled before; `SelectorError` where Kubernetes would refuse it."""
     size = len(expression.encode("utf-8", "surrogatepass"))
-    if size > MAX_LENGTH:
-        raise SelectorError(expression, f"a selector has at most {MAX_LENGTH} bytes, this one has {size}", 1, 1)
+    if size > MAX_EXPRESSION:
+        raise SelectorError(expression, f"a selector has at most {MAX_EXPRESSION} bytes, this one has {size}", 1, 1)
     try:
         return _compile(expression)
     except CelSyntaxError as error:

@@ -22,9 +22,9 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inferenc
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import registry
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.cloud import Cloud
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.explain import required_values
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.limits import MAX_EXPRESSION
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.quantity import Quantity, QuantityError
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.selector import (
-    MAX_LENGTH,
     SelectorError,
     compile_selector,
 )
@@ -155,7 +155,7 @@ class References:
         """
         for path, key, value in _texts(document, ""):
             if key == "cel" and ".selectors[" in path:
-                error = self._fleet.selector_error(value) if len(value) <= MAX_LENGTH else ""
+                error = self._fleet.selector_error(value) if len(value) <= MAX_EXPRESSION else ""
                 if error:
                     yield Problem(f"is not a valid selector of Kubernetes: {error}", path)
             elif key == "className" and path.startswith("spec.nodePools["):
