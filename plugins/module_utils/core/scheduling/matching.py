@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.limits import oversized
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.selector import (
     SelectorError,
     compile_selector,
@@ -218,6 +219,8 @@ class Matcher:
         vectors: dict[tuple[str | None, ...], dict[Vector, None]] = {}
         unpublished: dict[tuple[str | None, ...], dict[str, None]] = {}
         for assignment in assignments:
+            if node.oversized(assignment):
+                continue
             classes = tuple(
                 devices[position].device_class_name or "" if devices[position].claim == "DRA" else None
                 for position in assignment
@@ -292,6 +295,17 @@ class _Node:
             for request, earlier in enumerate(chosen)
             if number in self._of[request] and self.devices[earlier].claim == "DRA"
         )
+
+    def oversized(self, assignment: tuple[int, ...]) -> list[str]:
+        """Return the names of claimed requests that constraints join although no claim can have so many devices."""
+        if not self._constraints:
+            return []
+        claimed = [
+            (request.name, request.count)
+            for request, position in zip(self.requests, assignment, strict=True)
+            if self.devices[position].claim == "DRA"
+        ]
+        return [claimed[at][0] for at in oversized(claimed, [each.requests for each in self._constraints])]
 
     def vector(self, assignment: tuple[int, ...]) -> Vector:
         """Return what a node is charged, by device."""
