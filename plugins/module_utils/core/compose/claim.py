@@ -10,6 +10,7 @@ from typing import Any
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_replica import ResolvedDeviceRequest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.member import Member
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.guard import guarded
 
 
 def claim_templates(member: Member) -> list[dict[str, Any]]:
@@ -34,6 +35,8 @@ def _template(member: Member, name: str, requests: Sequence[ResolvedDeviceReques
 def _request(request: ResolvedDeviceRequest) -> dict[str, Any]:
     exactly: dict[str, Any] = {"deviceClassName": request.device_class_name, "count": request.count}
     expressions = [selector.cel for selector in request.selectors or () if selector.cel]
+    if request.guarded:
+        expressions = [guarded(expression) for expression in expressions]
     if expressions:
         exactly["selectors"] = [{"cel": {"expression": expression}} for expression in expressions]
     return {"name": request.name, "exactly": exactly}

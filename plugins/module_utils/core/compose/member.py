@@ -66,7 +66,7 @@ class Member:
             return []
         constraints = [constraint.requests or () for constraint in self.device_constraints]
         return [
-            [requests[part.request].model_copy(update={"count": part.count}) for part in claim]
+            [requests[part.request].model_copy(update={"count": part.devices}) for part in claim]
             for claim in split([(request.name, request.count) for request in requests], constraints)
         ]
 

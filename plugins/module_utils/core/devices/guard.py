@@ -121,7 +121,7 @@ class _Guard:
 
     def _quantified(self, node: Comprehension, predicate: Node, known: _Known, *, wanted: bool) -> tuple[str, _Known]:
         kind = node.kind if wanted else _OPPOSITE[node.kind]
-        with self._variables(dict.fromkeys(node.variables, [])):
+        with self._variables({name: [] for name in node.variables}):
             body = self._of(predicate, _NOTHING, wanted=wanted)[0]
         text = f"{self._text(node.target)}.{kind}({', '.join(node.variables)}, {body})"
         return self._tested(text, list(self._tests(node.target)), known)

@@ -42,7 +42,7 @@ class Part(NamedTuple):
     """Devices of a request that one claim has. `request`: position of the request."""
 
     request: int
-    count: int
+    devices: int
 
 
 def constrained(requests: Sequence[str], constraints: Iterable[Sequence[str]]) -> list[list[int]]:
@@ -83,8 +83,8 @@ def split(requests: Sequence[tuple[str, int]], constraints: Sequence[Sequence[st
         return [[Part(at, count) for at, (__, count) in enumerate(requests)]]
     claims: list[list[Part]] = []
     for parts in _parts(requests, constraints):
-        needed = sum(part.count for part in parts)
-        room = (claim for claim in claims if sum(part.count for part in claim) + needed <= MAX_RESULTS)
+        needed = sum(part.devices for part in parts)
+        room = (claim for claim in claims if sum(part.devices for part in claim) + needed <= MAX_RESULTS)
         claim = next(room, None)
         if claim is None:
             claims.append(parts)
