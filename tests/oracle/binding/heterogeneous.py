@@ -1,7 +1,7 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Random fleets with devices of several kinds, of which some lack attributes and capacities, and with pods that claim up
-to 64 devices. A fleet depends on its seed and number only."""
+"""Random fleets with devices of several kinds, of which some lack attributes and capacities, and with pods that claim
+up to 64 devices. A fleet depends on its seed and number only."""
 
 from __future__ import annotations
 
@@ -20,10 +20,9 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
     Pool,
     Request,
 )
-from ansible_collections.modelplane.fleet.tests.oracle.placement.written import GPU, NIC, Fleet
+from ansible_collections.modelplane.fleet.tests.oracle.placement.written import GPU, NIC, ROOT, Fleet
 
 MOST_DEVICES = 64
-NUMA = "numa.example.com/node"
 _ATTRIBUTES: dict[str, Sequence[dict[str, Any]]] = {
     "productName": ({"string": "H100"}, {"string": "H200"}, {"string": "A100"}),
     "sxm": ({"bool": True}, {"bool": False}),
@@ -66,7 +65,7 @@ def _pool(chance: random.Random, name: str) -> Pool:
 def _device(chance: random.Random, name: str, driver: str, count: int) -> Device:
     attributes = {key: chance.choice(values) for key, values in _ATTRIBUTES.items() if chance.random() < 0.6}
     if chance.random() < 0.3:
-        attributes[NUMA] = {"int": chance.choice((0, 1))}
+        attributes[ROOT] = {"string": chance.choice("rs")}
     return Device.from_wire(
         {
             "name": name,
@@ -102,13 +101,13 @@ def _member(chance: random.Random, kinds: Sequence[Device]) -> tuple[tuple[Reque
                 left -= count
     constraints: tuple[Constraint, ...] = ()
     if len(requests) > 1 and chance.random() < 0.3:
-        constraints = (Constraint(NUMA, (requests[0].name, requests[1].name)),)
+        constraints = (Constraint(ROOT, (requests[0].name, requests[1].name)),)
     return tuple(requests), constraints
 
 
 def _selectors(chance: random.Random, kind: Device) -> Iterator[str]:
     """Yield selectors that mostly match a kind of device. They read attributes and capacities that others may lack."""
-    conditions = [_condition(key, value) for key, value in kind.attributes.items() if key != NUMA]
+    conditions = [_condition(key, value) for key, value in kind.attributes.items() if key != ROOT]
     domain = f'device.capacity["{kind.driver}"]'
     conditions += [f'{domain}.memory.compareTo(quantity("{chance.choice(_MEMORY)}")) >= 0'] * bool(kind.capacity)
     chance.shuffle(conditions)

@@ -195,7 +195,9 @@ def _unbound(plane: ControlPlane, namespace: str, pods: int, patience: float, tr
         missing = pods - len(claiming)
         refused = sum(map(_is_refused, claiming))
         if time.monotonic() - since > patience or (trusting and not missing and bound + refused == pods):
-            waiting = [pod["metadata"]["name"] for pod in claiming if "nodeName" not in pod["spec"]]
+            waiting = [
+                f"{pod['metadata']['name']}: {_message(pod)}" for pod in claiming if "nodeName" not in pod["spec"]
+            ]
             return [*waiting, *(f"missing-{number}" for number in range(missing))]
         time.sleep(_POLL_SECONDS)
 
@@ -203,6 +205,12 @@ def _unbound(plane: ControlPlane, namespace: str, pods: int, patience: float, tr
 def _is_refused(pod: Object) -> bool:
     conditions = pod.get("status", {}).get("conditions", [])
     return "nodeName" not in pod["spec"] and any(each.get("reason") == "Unschedulable" for each in conditions)
+
+
+def _message(pod: Object) -> str:
+    """Return what kube-scheduler says of a pod without a node."""
+    conditions = pod.get("status", {}).get("conditions", [])
+    return next((str(each.get("message", "")) for each in conditions if each["type"] == "PodScheduled"), "")
 
 
 def _nodes(clusters: Iterable[Cluster]) -> Iterator[Object]:

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.ast import Node
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.checker import check
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.estimate import estimate
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.evaluator import (
     Program,
     compile_checked,
@@ -27,7 +28,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.
     type_name,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device, split_name
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.limits import MAX_EXPRESSION
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.limits import MAX_COST, MAX_EXPRESSION
 
 _SHOWN_LINE = 120
 
@@ -127,7 +128,20 @@ def compile_selector(expression: str) -> Selector:
 
 def _compile(expression: str) -> Selector:
     tree = parse(expression)
-    return Selector(expression, tree, compile_checked(check(tree)))
+    checked = check(tree)
+    program = compile_checked(checked)
+    cost = estimate(checked)
+    if cost > MAX_COST:
+        raise CelSyntaxError(
+            f"too complex: Kubernetes estimates a cost of {_amount(cost)} and accepts at most {MAX_COST:,}. Read "
+            'attributes as device.attributes["domain"].name, shorten lists and patterns, or avoid nested loops',
+            tree.start,
+        )
+    return Selector(expression, tree, program)
+
+
+def _amount(cost: int) -> str:
+    return f"{cost:,}" if cost < 2**32 else "more than 4 billion"
 
 
 def _located(expression: str, error: CelSyntaxError) -> SelectorError:

@@ -7,7 +7,6 @@ from __future__ import annotations
 import random
 
 import pytest
-
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.guard import guarded
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.limits import MAX_EXPRESSION
