@@ -60,6 +60,10 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.c
     cloud_cluster_needs,
     cluster_needs,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.device_limits import (
+    class_limits,
+    deployment_limits,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.devices import (
     LEAST_DEVICE_MEMORY,
     class_capacities,
@@ -685,7 +689,7 @@ def _service_endpoints(service: Any, fleet: _Fleet) -> Iterator[Problem]:
 
 
 _RULES: Mapping[str, Sequence[Rule]] = {
-    "InferenceClass": (class_devices, class_capacities, _class_currency),
+    "InferenceClass": (class_devices, class_capacities, class_limits, _class_currency),
     "InferenceGateway": (
         _gateway_name,
         _gateway_cluster,
@@ -706,6 +710,7 @@ _RULES: Mapping[str, Sequence[Rule]] = {
         _deployment_selectors,
         deployment_engines,
         deployment_devices,
+        deployment_limits,
         deployment_served_name,
     ),
     "ModelReplica": (
