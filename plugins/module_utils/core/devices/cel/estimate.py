@@ -267,7 +267,7 @@ class _Estimator:
 
     def _map(self, node: MapLiteral) -> int:
         cost = _plus(_MAP, *(_plus(self.cost(key), self.cost(value)) for key, value, __ in node.entries))
-        keys, values = [key for key, *__ in node.entries], [value for __, value, __ in node.entries]
+        keys, values = [entry[0] for entry in node.entries], [entry[1] for entry in node.entries]
         self._entries[node] = _Entry("map", self._sizes_of(keys), self._sizes_of(values))
         return cost
 
@@ -514,7 +514,7 @@ def _join(self: _Estimator, target: _Target, args: Sequence[Node], _overload: Ov
 
 def _find(self: _Estimator, target: _Target, args: Sequence[Node], _overload: Overload) -> _Estimate | None:
     found = _matches(self, target, args, _overload)
-    return found and target and (found[0], (0, self._size(target)[1]))
+    return (found[0], (0, self._size(target)[1])) if found and target is not None else None
 
 
 def _matches(self: _Estimator, target: _Target, args: Sequence[Node], _overload: Overload) -> _Estimate | None:
