@@ -66,7 +66,7 @@ def test_plans_are_bound(plane: ControlPlane, number: int) -> None:
     assert _bind(plane, tried, 0) == []
 
 
-@pytest.mark.parametrize("number", (5, 6, 7, 13))
+@pytest.mark.parametrize("number", [5, 6, 7, 13])
 def test_large_pods_are_bound_on_nodes_with_devices_that_lack_attributes(plane: ControlPlane, number: int) -> None:
     tried = trial.plan(heterogeneous.generate(1, number), f"mixed-{number}")
     assert tried.pods
