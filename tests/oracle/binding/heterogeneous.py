@@ -93,8 +93,8 @@ def _member(chance: random.Random, kinds: Sequence[Device]) -> tuple[tuple[Reque
     left = MOST_DEVICES
     for kind in chance.sample(kinds, min(len(kinds), chance.choice((1, 2, 3, 3)))):
         parts = 2 if kind.count >= 8 and chance.random() < 0.3 else 1
-        wanted = chance.choice((1, max(1, kind.count // 2), kind.count, kind.count, kind.count, kind.count))
-        count = min(left, wanted) // parts
+        desired = chance.choice((1, max(1, kind.count // 2), kind.count, kind.count, kind.count, kind.count))
+        count = min(left, desired) // parts
         for _ in range(parts):
             if count:
                 requests.append(Request(f"r{len(requests)}", count, tuple(_selectors(chance, kind))))

@@ -94,35 +94,37 @@ class _Guard:
 
     def true(self, node: Node) -> str:
         """Return the expression that is true if `node` is true, and false if `node` is false or fails."""
-        return self._of(node, _NOTHING, wanted=True)[0]
+        return self._of(node, _NOTHING, desired=True)[0]
 
-    def _of(self, node: Node, known: _Known, *, wanted: bool) -> tuple[str, _Known]:
-        """Return an expression that is true if `node` is `wanted`, else false, and what is known if it is true."""
+    def _of(self, node: Node, known: _Known, *, desired: bool) -> tuple[str, _Known]:
+        """Return an expression that is true if `node` is `desired`, else false, and what is known if it is true."""
         if isinstance(node, Logic):
-            terms = [partial(self._of, term, wanted=wanted) for term in node.terms]
-            return _all(terms, known) if (node.operator == "&&") == wanted else (_any(terms, known), known)
+            terms = [partial(self._of, term, desired=desired) for term in node.terms]
+            return _all(terms, known) if (node.operator == "&&") == desired else (_any(terms, known), known)
         if isinstance(node, Call) and node.function == "!_":
-            return self._of(node.args[0], known, wanted=not wanted)
+            return self._of(node.args[0], known, desired=not desired)
         if isinstance(node, Call) and node.function == "_?_:_":
             condition, *results = node.args
             branches = [
-                [partial(self._of, condition, wanted=holds), partial(self._of, result, wanted=wanted)]
+                [partial(self._of, condition, desired=holds), partial(self._of, result, desired=desired)]
                 for holds, result in zip((True, False), results, strict=True)
             ]
             return _any([partial(_all, branch) for branch in branches], known), known
         if isinstance(node, Bind):
             with self._variables({node.name: list(self._tests(node.value))}):
-                body = self._of(node.body, _NOTHING, wanted=wanted)[0]
+                body = self._of(node.body, _NOTHING, desired=desired)[0]
             return f"cel.bind({node.name}, {self._text(node.value)}, {body})", known
         if isinstance(node, Comprehension) and node.kind in _OPPOSITE and node.predicate is not None:
-            return self._quantified(node, node.predicate, known, wanted=wanted)
+            return self._quantified(node, node.predicate, known, desired=desired)
         text, tests = self._text(node), list(self._tests(node))
-        return self._tested(text if wanted else f"!({text})", tests, known.union(self._proven(node) if wanted else ()))
+        return self._tested(
+            text if desired else f"!({text})", tests, known.union(self._proven(node) if desired else ())
+        )
 
-    def _quantified(self, node: Comprehension, predicate: Node, known: _Known, *, wanted: bool) -> tuple[str, _Known]:
-        kind = node.kind if wanted else _OPPOSITE[node.kind]
+    def _quantified(self, node: Comprehension, predicate: Node, known: _Known, *, desired: bool) -> tuple[str, _Known]:
+        kind = node.kind if desired else _OPPOSITE[node.kind]
         with self._variables({name: [] for name in node.variables}):
-            body = self._of(predicate, _NOTHING, wanted=wanted)[0]
+            body = self._of(predicate, _NOTHING, desired=desired)[0]
         text = f"{self._text(node.target)}.{kind}({', '.join(node.variables)}, {body})"
         return self._tested(text, list(self._tests(node.target)), known)
 
