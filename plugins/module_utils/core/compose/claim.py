@@ -11,32 +11,42 @@ in the pod template would restart their pods.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from hashlib import sha256
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_replica import ResolvedDeviceRequest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.member import Member
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.guard import guarded
 
 _DIGEST_DIGITS = 10
 
 
-def claim_template(member: Member) -> dict[str, Any]:
-    """Return the ResourceClaimTemplate of a member: its device requests in order, with unchanged CEL, and their
-    constraints."""
-    return {
-        "apiVersion": "resource.k8s.io/v1",
-        "kind": "ResourceClaimTemplate",
-        "metadata": member.owner.metadata(claim_name(member)),
-        "spec": _spec(member),
-    }
+def claim_templates(member: Member) -> list[dict[str, Any]]:
+    """Return the ResourceClaimTemplates of a member: its device requests in order, and the constraints on them."""
+    return [
+        {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceClaimTemplate",
+            "metadata": member.owner.metadata(name),
+            "spec": _spec(member, requests),
+        }
+        for name, requests in zip(claim_names(member), member.claims, strict=True)
+    ]
 
 
-def claim_name(member: Member) -> str:
-    """Return the name of the ResourceClaimTemplate of a member's pods."""
-    parts = [member.owner.prefix, member.engine, member.role.lower(), "devices"]
+def claim_names(member: Member) -> list[str]:
+    """Return the names of the ResourceClaimTemplates of a member's pods, in the order of its claims."""
+    claims = zip(member.pod_claim_names, member.claims, strict=True)
+    return [_name(member, name, requests) for name, requests in claims]
+
+
+def _name(member: Member, claim: str, requests: Sequence[ResolvedDeviceRequest]) -> str:
+    parts = [member.owner.prefix, member.engine, member.role.lower(), claim]
     if member.owner.digests_claims:
-        parts.append(sha256(json.dumps(_spec(member), sort_keys=True).encode()).hexdigest()[:_DIGEST_DIGITS])
+        written = json.dumps(_spec(member, requests), sort_keys=True)
+        parts.append(sha256(written.encode()).hexdigest()[:_DIGEST_DIGITS])
     return names.child_name(*parts)
 
 
@@ -57,16 +67,22 @@ def _claims(replica: api.ModelReplica) -> dict[tuple[str, str], Any]:
     }
 
 
-def _spec(member: Member) -> dict[str, Any]:
-    devices: dict[str, Any] = {"requests": [_request(each) for each in member.device_requests]}
-    if member.device_constraints:
-        devices["constraints"] = [api.wire(constraint) for constraint in member.device_constraints]
+def _spec(member: Member, requests: Sequence[ResolvedDeviceRequest]) -> dict[str, Any]:
+    devices: dict[str, Any] = {"requests": [_request(each) for each in requests]}
+    included = {request.name for request in requests}
+    constraints = [
+        each for each in member.device_constraints if not each.requests or included.intersection(each.requests)
+    ]
+    if constraints:
+        devices["constraints"] = [api.wire(constraint) for constraint in constraints]
     return {"spec": {"devices": devices}}
 
 
 def _request(request: ResolvedDeviceRequest) -> dict[str, Any]:
     exactly: dict[str, Any] = {"deviceClassName": request.device_class_name, "count": request.count}
     expressions = [selector.cel for selector in request.selectors or () if selector.cel]
+    if request.guarded:
+        expressions = [guarded(expression) for expression in expressions]
     if expressions:
         exactly["selectors"] = [{"cel": {"expression": expression}} for expression in expressions]
     return {"name": request.name, "exactly": exactly}

@@ -17,6 +17,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pod_temp
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cache_volume import CacheMount
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.owner import Owner
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.limits import split
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,23 @@ class Member:
         """Node pools that the member's pods may run on: several only for a gang that does not fit on one pool."""
         spread = self.placed.node_pools or ()
         return tuple(dict.fromkeys(pool.name for pool in spread)) or (self.placed.node_pool_name,)
+
+    @property
+    def claims(self) -> list[list[ResolvedDeviceRequest]]:
+        """The device requests by ResourceClaim: several claims only if a pod needs more devices than one can have."""
+        requests = self.device_requests
+        if not requests:
+            return []
+        constraints = [constraint.requests or () for constraint in self.device_constraints]
+        return [
+            [requests[part.request].model_copy(update={"count": part.devices}) for part in claim]
+            for claim in split([(request.name, request.count) for request in requests], constraints)
+        ]
+
+    @property
+    def pod_claim_names(self) -> list[str]:
+        """The names of the claims in the pod."""
+        return [constants.CLAIM + (f"-{number}" if number > 1 else "") for number in range(1, len(self.claims) + 1)]
 
 
 def members(owner: Owner, engine: PlacedEngine, cache: CacheMount | None = None) -> tuple[Member, ...]:

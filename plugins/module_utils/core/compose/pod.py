@@ -11,7 +11,7 @@ from typing import Any
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pod_template import Container
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants, engine_flags
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.claim import claim_name
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.claim import claim_names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.engine_flags import CommandLine
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.member import Member
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.owner import user_labels
@@ -24,7 +24,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.quan
 
 DEFAULT_SHARED_MEMORY = "16Gi"
 
-_CLAIM = "devices"
 _NVIDIA_TAINT = "nvidia.com/gpu"
 _MEBIBYTE = 2**20
 _CONTAINER_FIELDS = (
@@ -109,7 +108,10 @@ def _pod_spec(member: Member, env: Sequence[Mapping[str, Any]]) -> dict[str, Any
     if written.image_pull_secrets:
         spec["imagePullSecrets"] = [api.wire(secret) for secret in written.image_pull_secrets]
     if member.device_requests:
-        spec["resourceClaims"] = [{"name": _CLAIM, "resourceClaimTemplateName": claim_name(member)}]
+        spec["resourceClaims"] = [
+            {"name": name, "resourceClaimTemplateName": template}
+            for name, template in zip(member.pod_claim_names, claim_names(member), strict=True)
+        ]
     spec["volumes"] = [shared_memory_volume("dshm", member.container)]
     if member.cache:
         spec["volumes"].append(member.cache.volume())
@@ -167,5 +169,5 @@ def _resources(member: Member) -> dict[str, Any]:
     amounts = api.wire(written) if written else {}
     resources: dict[str, Any] = {field: given for field, given in amounts.items() if given}
     if member.device_requests:
-        resources["claims"] = [{"name": _CLAIM}]
+        resources["claims"] = [{"name": name} for name in member.pod_claim_names]
     return resources
