@@ -11,6 +11,7 @@ from typing import Any
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pod_template import Container
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants, engine_flags
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.claim import claim_names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.engine_flags import CommandLine
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.member import Member
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.owner import user_labels
@@ -109,7 +110,7 @@ def _pod_spec(member: Member, env: Sequence[Mapping[str, Any]]) -> dict[str, Any
     if member.device_requests:
         spec["resourceClaims"] = [
             {"name": name, "resourceClaimTemplateName": template}
-            for name, template in zip(member.pod_claim_names, member.claim_names, strict=True)
+            for name, template in zip(member.pod_claim_names, claim_names(member), strict=True)
         ]
     spec["volumes"] = [shared_memory_volume("dshm", member.container)]
     if member.cache:

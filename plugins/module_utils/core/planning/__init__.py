@@ -14,6 +14,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.outage import Outage, outages
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import Options as Composing
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import model_replica
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.claim import with_claim_names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import SYSTEM_NAMESPACE
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.control import system_namespace
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.endpoint import http_url
@@ -557,10 +558,13 @@ def _manual(volumes: Volumes, capacity: Iterable[Cluster]) -> dict[Key, api.Mode
 def _mounting(key: Key, replica: api.ModelReplica, volumes: Volumes) -> api.ModelReplica:
     """Return a hand-written ModelReplica with the volume to mount, unless it names one or its manifest has errors."""
     reference = replica.spec.model_cache_ref
-    if Ref("ModelReplica", *key) in volumes.context.fleet.held or (reference and reference.volume):
+    if Ref("ModelReplica", *key) in volumes.context.fleet.held:
         return replica
     existing = volumes.context.fleet.manual_before.get(key)
     stays = existing is not None and existing.spec.cluster_name == replica.spec.cluster_name
+    replica = with_claim_names(replica, existing if stays else None)
+    if reference and reference.volume:
+        return replica
     return mounts.remount(volumes, replica, existing if stays else None)
 
 
@@ -573,6 +577,7 @@ def _replica(placement: Placement, volumes: Volumes, mended: Mended) -> api.Mode
     served = volumes.context.served_name(deployment)
     desired = model_replica(deployment, placement.cluster, placement.index, placement.engines, served)
     avoided = mended.avoided.get((placement.namespace, placement.deployment)) if placement.state == "new" else None
+    desired = with_claim_names(desired, existing)
     desired = unbound.marked(volumes.context, desired, existing, avoided or frozenset())
     return mounts.remount(volumes, desired, existing, stays=placement.state == "kept")
 
