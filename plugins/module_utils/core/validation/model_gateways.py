@@ -223,7 +223,7 @@ class Fleet(Protocol):
 
 def model_gateway(gateway: Any, fleet: Fleet) -> Iterator[Problem]:
     """Yield what is wrong with a gateway in mode Model, or because of one."""
-    keys = gateway.spec.auth and gateway.spec.auth.api_key.secret_selector
+    keys = gateway.spec.auth and gateway.spec.auth.api_key and gateway.spec.auth.api_key.secret_selector
     yield from _impossible(gateway.spec.service_selector, "spec.serviceSelector")
     yield from _impossible(keys, "spec.auth.apiKey.secretSelector")
     yield from _gateway_twice(gateway, fleet)
@@ -535,10 +535,35 @@ def policy_services(policy: CallerPolicy, fleet: Fleet) -> Iterator[Problem]:
     yield from _overflows(policy, services)
     known = fleet.serving.budgets(policy.namespace)
     yield from _crowded(policy, known)
-    divided = divided_budgets(rights(policy, (), services), known.rights, {service.name for service in services})
+    yield from _tokens(policy, services, serving.values(), known.rights)
+    tokens = next((each.spec.auth.jwt for each in serving.values() if each.spec.auth and each.spec.auth.jwt), None)
+    named = rights(policy, (), services, tokens)
+    divided = divided_budgets(named, known.rights, {service.name for service in services})
     for index, budget in enumerate(policy.spec.budgets or ()):
         if budget in divided:
             yield warning(DIVIDED, f"spec.budgets[{index}].scope", capitalized(UNDIVIDED), budget.scope)
+
+
+def _tokens(
+    policy: CallerPolicy,
+    services: Sequence[ModelService],
+    serving: Iterable[InferenceGateway],
+    known: NamespaceRights,
+) -> Iterator[Problem]:
+    """Yield clients with tokens that gateways do not know, and budgets of groups that would count others."""
+    accepted = {each.name: each.spec.auth.jwt for each in serving if each.spec.auth}
+    for field, needed in (("subjects", "jwt"), ("groups", "jwt.groupsClaim")):
+        missing = [
+            name for name, jwt in sorted(accepted.items()) if not (jwt and (field == "subjects" or jwt.groups_claim))
+        ]
+        if getattr(policy.spec, field) and missing:
+            message = f"has no effect at InferenceGateway {some(missing)}, which has no spec.auth.{needed}"
+            yield warning(message, f"spec.{field}", f"Add auth.{needed} to it, or remove {field}")
+    if policy.spec.groups and policy.spec.budgets and known.are_shared(service.name for service in services):
+        others = {each.policy.name for service in services for each in known.to(service.name)} - {policy.name}
+        message = f"would count callers of CallerPolicy {listed(sorted(others))} too: gateways count by headers"
+        hint = "Give members of groups services of their own, or name them in subjects"
+        yield Problem(f"{message}, and groups are in none", "spec.budgets", hint=hint)
 
 
 def _selects_nothing(policy: CallerPolicy, fleet: Fleet, place: str) -> Problem:
@@ -617,11 +642,12 @@ def _spent_with_others(budgets: Sequence[Budget]) -> Iterator[Problem]:
     for index, budget in enumerate(budgets):
         for position, other in enumerate(budgets):
             is_alike = _alike(budget) == _alike(other) and _WINDOWS.index(budget.per) <= _WINDOWS.index(other.per)
-            is_same = (budget.limit, budget.per) == (other.limit, other.per)
-            if is_alike and other.limit <= budget.limit and (position < index if is_same else position != index):
-                message = f"is never spent before budget {other.name}, which has {other.limit} for each {other.per}"
+            is_same = (budget.quantity, budget.per) == (other.quantity, other.per)
+            if is_alike and other.quantity <= budget.quantity and (position < index if is_same else position != index):
+                message = f"is never spent before budget {other.name}, which has {other.quantity} for each {other.per}"
                 hint = "Lower it, or raise the other one, or remove one of them"
-                yield warning(message, f"spec.budgets[{index}].limit", hint, str(budget.limit))
+                field = "amount" if budget.amount else "limit"
+                yield warning(message, f"spec.budgets[{index}].{field}", hint, str(budget.quantity))
                 break
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any, TypeAlias
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
@@ -20,9 +21,15 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.mode
     NamespaceRights,
     Rights,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.costs import (
+    COST_KEY,
+    limit_units,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.gateway import (
     DEFAULT_PRIORITIES,
+    accepts_tokens,
     listener_name,
+    listener_names,
     retries,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.patterns import (
@@ -48,7 +55,12 @@ MOST_RULES = 256
 """Budgets that the policy of a group of routes can hold (CustomResourceDefinition of Envoy Gateway)."""
 
 _METADATA = "io.envoy.ai_gateway"
-_COUNTED = {"Tokens": "llm_total_token", "InputTokens": "llm_input_token", "OutputTokens": "llm_output_token"}
+_COUNTED = {
+    "Tokens": "llm_total_token",
+    "InputTokens": "llm_input_token",
+    "OutputTokens": "llm_output_token",
+    "Cost": COST_KEY,
+}
 
 
 @dataclass(frozen=True)
@@ -187,10 +199,13 @@ class _Limit:
 def _limits(group: _Group, known: NamespaceRights, limiter: RateLimiter) -> Iterator[_Limit]:
     for each, budget, covered in group.budgets:
         callers = _counted(each, budget, covered, known)
-        is_shared = limiter.several or len(covered) > 1
+        gateway = covered[0].gateway
+        is_shared = limiter.several or len(covered) > 1 or len(listener_names(gateway)) > 1
         route = {} if is_shared else {"route": covered[0].service.name}
+        prices = covered[0].prices
+        limit = limit_units(budget, prices.unit if prices else Decimal(1))
         for services in _asked_for(covered, group.routes, limiter.header):
-            for rule in _budget_rules(callers, budget, services, is_shared=is_shared):
+            for rule in _budget_rules(callers, _distinct(budget, gateway), budget, limit, services, is_shared):
                 yield _Limit(rule, {"policy": each.policy.name, "budget": budget.name, **route})
 
 
@@ -211,7 +226,9 @@ def _rate_limit(limits: Iterable[_Limit]) -> dict[str, Any]:
 
 def _counted(each: Rights, budget: Budget, covered: Iterable[Route], known: NamespaceRights) -> Sequence[Matches]:
     """Return the header matches of the callers of a budget, each for one rule. Where no other policy lets callers in,
-    names are not needed."""
+    names are not needed, and groups are in no header, so that policies with groups have services of their own."""
+    if each.groups:
+        return [[]]
     is_needed = budget.scope == "Caller" or known.are_shared(route.service.name for route in covered)
     return each.patterns if is_needed or len(each.patterns) < 2 else [[]]
 
@@ -268,16 +285,28 @@ def too_many_rules(routes: Sequence[Route], known: NamespaceRights, limiter: Rat
             yield TooManyRules(tuple(sorted(concerned)), len(limits))
 
 
+def _distinct(budget: Budget, gateway: api.InferenceGateway) -> Matches:
+    """Return the headers whose values have counters of their own."""
+    if budget.scope != "Caller":
+        return []
+    subject = [constants.SUBJECT_HEADER] if accepts_tokens(gateway) else []
+    return [{"type": "Distinct", "name": name} for name in (constants.CALLER_HEADER, *subject)]
+
+
 def _budget_rules(
-    callers: Iterable[Matches], budget: Budget, services: Sequence[Mapping[str, str]], *, is_shared: bool
+    callers: Iterable[Matches],
+    distinct: Matches,
+    budget: Budget,
+    limit: int,
+    services: Sequence[Mapping[str, str]],
+    is_shared: bool,
 ) -> Iterator[dict[str, Any]]:
     """Yield the rules of a budget: one, or several for names that no single pattern can hold."""
     for named in callers:
-        distinct = [{"type": "Distinct", "name": constants.CALLER_HEADER}] if budget.scope == "Caller" else []
         headers = [*distinct, *named, *services]
         rule: dict[str, Any] = {
             **({"clientSelectors": [{"headers": headers}]} if headers else {}),
-            "limit": {"requests": budget.limit, "unit": budget.per},
+            "limit": {"requests": limit, "unit": budget.per},
         }
         if budget.unit != "Requests":
             # The cost is known when the answer ends; the request only checks that something is left.

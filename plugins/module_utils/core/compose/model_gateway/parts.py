@@ -39,9 +39,10 @@ def named(kind: str, name: str, group: str = "") -> dict[str, str]:
     return {"group": group, "kind": kind, "name": name}
 
 
-def gateway_target(name: str) -> list[dict[str, str]]:
-    """Return the targetRefs of a policy for a whole Gateway."""
-    return [named("Gateway", name, constants.GATEWAY_GROUP)]
+def gateway_target(name: str, listener: str = "") -> list[dict[str, str]]:
+    """Return the targetRefs of a policy for a whole Gateway, or for one of its listeners."""
+    section = {"sectionName": listener} if listener else {}
+    return [{**named("Gateway", name, constants.GATEWAY_GROUP), **section}]
 
 
 def route_targets(routes: Iterable[str]) -> list[dict[str, str]]:
@@ -81,6 +82,11 @@ def gateway(metadata: Mapping[str, Any], *listeners: Mapping[str, Any]) -> Objec
             "listeners": [{**listener, "allowedRoutes": allowed} for listener in listeners],
         },
     }
+
+
+def token_listener(listener: str) -> str:
+    """Return the name of the listener for clients with tokens beside one for clients with API keys."""
+    return f"{listener}-jwt"
 
 
 def https_listener(*secrets: str) -> dict[str, Any]:

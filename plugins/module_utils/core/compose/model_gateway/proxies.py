@@ -28,6 +28,7 @@ _MANAGERS = "$..filters[?(@.name=='envoy.filters.network.http_connection_manager
 _METADATA = "%DYNAMIC_METADATA(io.envoy.ai_gateway:{})%"
 _USAGE = {
     "caller": _METADATA.format("caller"),
+    "subject": _METADATA.format("subject"),
     "service": "%REQ(X-AI-EG-MODEL)%",
     "endpoint": _METADATA.format("ai_service_backend_name"),
     "served_model": _METADATA.format("model_name_override"),
@@ -48,11 +49,13 @@ def host_objects() -> tuple[Object, ...]:
 
     A patch for a listener, or a Gateway, that is not there changes nothing and keeps nothing else from working."""
     gateway, cluster_gateway = constants.MODEL_GATEWAY, constants.CLUSTER_GATEWAY
-    listeners = (parts.HTTP, parts.HTTPS)
+    # The one for tokens without TLS is in the same configuration of Envoy as that for API keys.
+    listeners, tokens = (parts.HTTP, parts.HTTPS), parts.token_listener(parts.HTTPS)
     return (
         _proxy(gateway, telemetry=_telemetry()),
         cluster_gateway_proxy(),
         *(_patches(gateway, each, _refuses(gateway, each), _hides_addresses(gateway, each)) for each in listeners),
+        _patches(gateway, tokens, _hides_addresses(gateway, tokens)),
         _patches(cluster_gateway, parts.HTTPS, _refuses(cluster_gateway, parts.HTTPS, MISSING_ENDPOINT)),
     )
 

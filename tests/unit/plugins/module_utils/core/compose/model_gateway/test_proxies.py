@@ -74,6 +74,7 @@ def value(found: Any, path: str) -> Any:
             "spec.telemetry.accessLog.settings.0.format.json",
             {
                 "caller": "%DYNAMIC_METADATA(io.envoy.ai_gateway:caller)%",
+                "subject": "%DYNAMIC_METADATA(io.envoy.ai_gateway:subject)%",
                 "service": "%REQ(X-AI-EG-MODEL)%",
                 "endpoint": "%DYNAMIC_METADATA(io.envoy.ai_gateway:ai_service_backend_name)%",
                 "served_model": "%DYNAMIC_METADATA(io.envoy.ai_gateway:model_name_override)%",
