@@ -82,8 +82,6 @@ SUBJECT_HEADER = "x-modelplane-subject"
 TOKEN_CALLER = "jwt:"
 """Value of `CALLER_HEADER` for clients with tokens. Entries of Secrets, whose names are those of API keys, have no
 colon."""
-NO_SUBJECT = "-"
-"""Value of `SUBJECT_HEADER` for clients with API keys: budgets count by both headers."""
 SERVICE_HEADER = "x-modelplane-service"
 """Header that says behind the cluster gateway of a gateway's own cluster which service a request is for: by then its
 body names the model as the endpoint has it."""

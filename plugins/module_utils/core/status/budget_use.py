@@ -158,25 +158,16 @@ def _headers(rule: Object, position: int, callers: Sequence[str]) -> Iterator[tu
     if not any(distinct):
         yield EVERY_CALLER, tuple((key, key) for key in keys)
         return
+    is_of_tokens = any(text(header, "name") == constants.SUBJECT_HEADER for header in headers)
     for entry in (entry for caller in callers for entry in _entries(caller)):
-        named = _by_header(entry)
-        values = [
-            named.get(text(header, "name"), entry) if is_distinct else key
-            for key, header, is_distinct in zip(keys, headers, distinct, strict=True)
-        ]
-        yield entry, tuple(zip(keys, values, strict=True))
+        if entry.startswith(constants.TOKEN_CALLER) == is_of_tokens:
+            name = entry.removeprefix(constants.TOKEN_CALLER)
+            values = (name if is_distinct else key for key, is_distinct in zip(keys, distinct, strict=True))
+            yield entry, tuple(zip(keys, values, strict=True))
 
 
 def _entries(caller: str) -> Sequence[str]:
     return [caller] if caller.startswith(constants.TOKEN_CALLER) else entries_of(caller)
-
-
-def _by_header(entry: str) -> dict[str, str]:
-    """Return the headers of requests of an entry of a Secret, or of a client with a token."""
-    if not entry.startswith(constants.TOKEN_CALLER):
-        return {constants.CALLER_HEADER: entry, constants.SUBJECT_HEADER: constants.NO_SUBJECT}
-    subject = entry.removeprefix(constants.TOKEN_CALLER)
-    return {constants.CALLER_HEADER: constants.TOKEN_CALLER, constants.SUBJECT_HEADER: subject}
 
 
 def batches(questions: Iterable[Question]) -> list[Sequence[Question]]:

@@ -74,6 +74,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import 
 _FLAG, _CONFIG, _VARIABLE = engine_names.SERVED_NAME, "--config", constants.SERVED_NAME_VARIABLE
 # https://docs.vllm.ai/en/stable/cli/serve.html, https://docs.sglang.ai/advanced_features/server_arguments.html
 _KEY_FLAG, _KEY_VARIABLE = re.compile(r"(?:^|\s)--api[-_]key(?=[=\s]|$)"), "VLLM_API_KEY"
+_USAGE_FLAGS = {"vllm": "--enable-force-include-usage", "sglang": "--stream-response-default-include-usage"}
+"""Flags by which engines report the tokens of streams whose clients do not ask for them."""
 _GATEWAY = "InferenceGateway"
 _SERVICE = "ModelService"
 _POLICY = "CallerPolicy"
@@ -412,6 +414,7 @@ def deployment_served_name(deployment: Any, fleet: Fleet) -> Iterator[Problem]:
                 asked = f"{deployment.namespace}/{deployment.name}"
                 yield from _own_variable(member.template.spec.containers[0], path)
                 yield from _own_key(member.template.spec.containers[0], serving, path)
+                yield from _uncounted_streams(member.template.spec.containers[0], serving, fleet, path)
                 yield from _served_name(member.template.spec.containers[0], asked, serving, path)
 
 
@@ -439,6 +442,20 @@ def _own_key(container: Any, serving: Serving, path: str) -> Iterator[Problem]:
         message = f"makes the engine ask for a key: InferenceGateway {serving.gateway.name} passes on none, and gets "
         hint = "Remove it: the gateway asks callers for keys"
         yield warning(f"{message}401 for every request", f"{path}.{place}", hint)
+
+
+def _uncounted_streams(container: Any, serving: Serving, fleet: Fleet, path: str) -> Iterator[Problem]:
+    """Yield an engine that does not report the tokens of streams that are not chats, where a budget counts tokens."""
+    flag = _USAGE_FLAGS.get(engine_flags.program(engine_flags.CommandLine.of(container)) or "")
+    policies = fleet.serving.selection.policies(serving.service) if serving.gateway.spec.auth else ()
+    units = {each.name: {budget.unit for budget in each.spec.budgets or ()} for each in policies}
+    # A budget of requests beside bounds what is not counted.
+    counted = [name for name, each in units.items() if each and "Requests" not in each]
+    words = [word.replace("_", "-") for field in ("args", "command") for __, word in _words(container, field)]
+    if flag and counted and not any(flag in word for word in words):
+        message = f"reports no tokens of streams of /v1/completions, so budgets of CallerPolicy {some(counted)} do not "
+        hint = f"Add {flag}, which replaces the pods, or put a budget of requests beside"
+        yield warning(f"{message}count them", f"{path}.{_place(container, '')}", hint)
 
 
 def _served_name(container: Any, asked: str, serving: Serving, path: str) -> Iterator[Problem]:

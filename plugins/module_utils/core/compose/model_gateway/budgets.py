@@ -18,6 +18,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.caller_p
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway import parts
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.callers import (
+    BY_TOKEN,
     NamespaceRights,
     Rights,
 )
@@ -199,13 +200,14 @@ class _Limit:
 def _limits(group: _Group, known: NamespaceRights, limiter: RateLimiter) -> Iterator[_Limit]:
     for each, budget, covered in group.budgets:
         callers = _counted(each, budget, covered, known)
+        counters = [match for named in callers for match in _counters(named, budget, covered[0].gateway)]
         gateway = covered[0].gateway
         is_shared = limiter.several or len(covered) > 1 or len(listener_names(gateway)) > 1
         route = {} if is_shared else {"route": covered[0].service.name}
         prices = covered[0].prices
         limit = limit_units(budget, prices.unit if prices else Decimal(1))
         for services in _asked_for(covered, group.routes, limiter.header):
-            for rule in _budget_rules(callers, _distinct(budget, gateway), budget, limit, services, is_shared):
+            for rule in _budget_rules(counters, budget, limit, services, is_shared=is_shared):
                 yield _Limit(rule, {"policy": each.policy.name, "budget": budget.name, **route})
 
 
@@ -275,7 +277,8 @@ FEWER_RULES = "have fewer budgets, name fewer callers, or select services so tha
 def too_many_rules(routes: Sequence[Route], known: NamespaceRights, limiter: RateLimiter) -> Iterator[TooManyRules]:
     """Yield the budgets for the routes of a namespace on one gateway that are too many for one object at a place."""
     parts_of_services = len(divided(route.service.model_name for route in routes))
-    rules_of_callers = sum(len(each.budgets) * len(each.patterns) for each in known.policies)
+    # Clients with tokens have rules of their own.
+    rules_of_callers = sum(len(each.budgets) * max(2, len(each.patterns)) for each in known.policies)
     if parts_of_services * rules_of_callers <= MOST_RULES:
         return
     for group in _groups(routes, known, limiter):
@@ -285,25 +288,28 @@ def too_many_rules(routes: Sequence[Route], known: NamespaceRights, limiter: Rat
             yield TooManyRules(tuple(sorted(concerned)), len(limits))
 
 
-def _distinct(budget: Budget, gateway: api.InferenceGateway) -> Matches:
-    """Return the headers whose values have counters of their own."""
+def _counters(named: Matches, budget: Budget, gateway: api.InferenceGateway) -> Iterator[Matches]:
+    """Yield the header matches of the rules that count these callers of a gateway.
+
+    For a budget of scope Caller each is counted by name: those of API keys and of tokens are in different headers."""
     if budget.scope != "Caller":
-        return []
-    subject = [constants.SUBJECT_HEADER] if accepts_tokens(gateway) else []
-    return [{"type": "Distinct", "name": name} for name in (constants.CALLER_HEADER, *subject)]
+        yield named
+        return
+    auth = gateway.spec.auth
+    is_token = BY_TOKEN in named
+    if not is_token and (named or not (auth and auth.jwt) or auth.api_key):
+        others = [{**BY_TOKEN, "invert": True}] if accepts_tokens(gateway) and not named else []
+        yield [{"type": "Distinct", "name": constants.CALLER_HEADER}, *named, *others]
+    if is_token or (not named and accepts_tokens(gateway)):
+        yield [{"type": "Distinct", "name": constants.SUBJECT_HEADER}, *(named or [BY_TOKEN])]
 
 
 def _budget_rules(
-    callers: Iterable[Matches],
-    distinct: Matches,
-    budget: Budget,
-    limit: int,
-    services: Sequence[Mapping[str, str]],
-    is_shared: bool,
+    counters: Iterable[Matches], budget: Budget, limit: int, services: Sequence[Mapping[str, str]], *, is_shared: bool
 ) -> Iterator[dict[str, Any]]:
     """Yield the rules of a budget: one, or several for names that no single pattern can hold."""
-    for named in callers:
-        headers = [*distinct, *named, *services]
+    for matches in counters:
+        headers = [*matches, *services]
         rule: dict[str, Any] = {
             **({"clientSelectors": [{"headers": headers}]} if headers else {}),
             "limit": {"requests": limit, "unit": budget.per},

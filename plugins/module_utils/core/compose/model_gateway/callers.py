@@ -32,6 +32,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.mode
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, identity, text
 
 _MOST_VALUES = 256
+BY_TOKEN = {"type": "Exact", "name": constants.CALLER_HEADER, "value": constants.TOKEN_CALLER}
+"""Header match of clients with tokens."""
 _MOST_GROUPS = 6
 """Groups of a rule: a group and a claim of 253 characters each fit into an expression of 4,096 so many times."""
 _NEXT = f"({re.escape(NEXT_SUFFIX)})?"
@@ -69,9 +71,8 @@ class Rights:
         if self.callers is None:
             return [[]]
         keys = [[pattern(constants.CALLER_HEADER, value)] for value in divided(self.callers, _NEXT)]
-        by_token = {"type": "Exact", "name": constants.CALLER_HEADER, "value": constants.TOKEN_CALLER}
         subjects = divided(self.subjects)
-        return [*keys, *([by_token, pattern(constants.SUBJECT_HEADER, value)] for value in subjects)]
+        return [*keys, *([BY_TOKEN, pattern(constants.SUBJECT_HEADER, value)] for value in subjects)]
 
     @property
     def groups(self) -> Sequence[str]:

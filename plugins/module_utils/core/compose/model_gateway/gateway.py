@@ -207,17 +207,16 @@ def _failover(gateway: api.InferenceGateway) -> Object:
 
 def _client_traffic(gateway: api.InferenceGateway) -> Object:
     metadata = gateway_metadata(gateway, f"{NAME}-client-traffic")
-    # What authentication does not write stays as it is here, so that neither a key nor a token has both names.
-    names = {constants.CALLER_HEADER: constants.TOKEN_CALLER, constants.SUBJECT_HEADER: constants.NO_SUBJECT}
-    written = names if accepts_tokens(gateway) else {}
+    # An API key replaces this name of the client. Without one it stays, and is that of no key.
+    written = {constants.CALLER_HEADER: constants.TOKEN_CALLER} if accepts_tokens(gateway) else {}
     early = {
         **({"set": [{"name": name, "value": value} for name, value in written.items()]} if written else {}),
         "remove": [name for name in _NOT_OF_CALLERS if name not in written],
         # A backend can remove 16 headers at most, so the gateway removes here what no backend needs.
         "removeOnMatch": [
+            {"type": "Exact", "value": constants.SUBJECT_HEADER},
             *({"type": "Exact", "value": name} for name in private_headers.CLIENT_HEADERS),
             *({"type": "Prefix", "value": prefix} for prefix in private_headers.CLIENT_PREFIXES),
-            *([] if written else [{"type": "Exact", "value": constants.SUBJECT_HEADER}]),
         ],
     }
     headers = {"earlyRequestHeaders": early}

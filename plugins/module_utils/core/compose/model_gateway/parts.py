@@ -18,6 +18,8 @@ TRUST_API = "trust.cert-manager.io/v1alpha1"
 HTTP = "http"
 HTTPS = "https"
 """Names of the listeners of Gateways."""
+PROCESSOR = f"{constants.MODEL_GATEWAY}-processor"
+"""GatewayConfig with the resources of the AI gateway's processor beside each proxy, which the serving stack applies."""
 MERGED = "StrategicMerge"
 """Merge type of every policy on a route. Without it the route loses what the gateway's policies ask for: with a
 SecurityPolicy the keys of callers, with a BackendTrafficPolicy failover."""
@@ -75,7 +77,7 @@ def gateway(metadata: Mapping[str, Any], *listeners: Mapping[str, Any]) -> Objec
     return {
         "apiVersion": GATEWAY_API,
         "kind": "Gateway",
-        "metadata": dict(metadata),
+        "metadata": {**metadata, "annotations": {"aigateway.envoyproxy.io/gateway-config": PROCESSOR}},
         "spec": {
             "gatewayClassName": constants.MODEL_GATEWAY_CLASS,
             "infrastructure": {"parametersRef": named("EnvoyProxy", proxy, constants.ENVOY_GROUP)},
