@@ -310,7 +310,7 @@ def test_budgets_in_currency_count_what_the_endpoint_costs_that_answers(
     assert ask(gateway, "spend", key=KEYS["alice"]).status == 429
 
 
-def test_usage_records_tell_tokens_from_keys(gateway_cluster: GatewayCluster, gateway: Gateway) -> None:
+def test_usage_records_have_the_subject_of_a_token(gateway_cluster: GatewayCluster, gateway: Gateway) -> None:
     assert ask(gateway, "open", token=token("recorded-token")).status == 200
     assert ask(gateway, "open", key=KEYS["bob"]).status == 200
 

@@ -255,14 +255,14 @@ def _price(route: Route, ways: Collection[str]) -> Iterable[dict[str, str]]:
         written, members = route.service.spec.endpoints, route.resolution.members
         entries = {route.backend_name(each.endpoint): written[each.entry].name or "" for each in members}
         entries |= {backends.detour_name(name): entry for name, entry in entries.items()}
-        expression = route.prices.expression({name: entries[name] for name in ways})
+        expression = route.prices.expression({name: entries.get(name, "") for name in ways})
         yield {"metadataKey": COST_KEY, "type": "CEL", "cel": expression}
 
 
 def host_rewrite(route: Route, name: str) -> Object:
     """Return the HTTPRouteFilter that sends requests of an AIGatewayRoute with this name to the host of their backend.
 
-    The AI gateway creates one where there is none, by which Envoy tells backends the host that the client asked for, in
+    The AI gateway creates one where there is none, by which Envoy sends backends the host that the client asked for, in
     x-forwarded-host. On a new connection Envoy adds it after all filters that could remove it."""
     rewrite = {"hostname": {"type": "Backend"}, "appendXForwardedHost": False}
     return parts.envoy_object("HTTPRouteFilter", route.metadata(f"ai-eg-host-rewrite-{name}"), {"urlRewrite": rewrite})

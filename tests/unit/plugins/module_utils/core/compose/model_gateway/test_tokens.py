@@ -156,9 +156,20 @@ def test_the_host_that_a_client_asked_for_is_not_passed_on() -> None:
 
 @pytest.mark.parametrize(
     "header",
-    ["true-client-ip", "cf-connecting-ip", "x-amz-security-token", "x-client-ip", "fastly-client-ip", "x-azure-clientip",
-     "x-forwarded-user", "x-goog-iap-jwt-assertion", "x-ms-client-principal-name", "cookie", "x-auth-request-email"],
-)  # fmt: skip
+    [
+        "cf-connecting-ip",
+        "cookie",
+        "fastly-client-ip",
+        "true-client-ip",
+        "x-amz-security-token",
+        "x-auth-request-email",
+        "x-azure-clientip",
+        "x-client-ip",
+        "x-forwarded-user",
+        "x-goog-iap-jwt-assertion",
+        "x-ms-client-principal-name",
+    ],
+)
 def test_headers_that_name_clients_are_removed_first(header: str) -> None:
     early = built(KEYS)("ClientTrafficPolicy", f"{GATEWAY}-client-traffic", SYSTEM)["spec"]["headers"]
     matches = early["earlyRequestHeaders"]["removeOnMatch"]
