@@ -211,7 +211,7 @@ def _limits(group: _Group, known: NamespaceRights, limiter: RateLimiter) -> Iter
                 yield _Limit(rule, {"policy": each.policy.name, "budget": budget.name, **route})
 
 
-def _asked_for(covered: Sequence[Route], group: Sequence[Route], header: str) -> list[list[dict[str, str]]]:
+def _asked_for(covered: Sequence[Route], group: Sequence[Route], header: str) -> list[Matches]:
     """Return the header matches of the services of a budget, each for one rule; an empty one matches all of a group."""
     if len(covered) == len(group):
         return [[]]
