@@ -55,7 +55,7 @@ PRICES = {
             "model": "ml-team/spend",
             "endpoint": "spare",
             "input": "0.001",
-            "output": "1000.50",
+            "output": "700.50",
             "asOf": "2026-11-01",
             "source": "a test",
         },
@@ -307,8 +307,8 @@ def test_members_of_a_group_have_budgets_of_their_own(gateway_cluster: GatewayCl
 def test_budgets_in_currency_count_what_the_endpoint_costs_that_answers(
     gateway_cluster: GatewayCluster, gateway: Gateway, north: Engine
 ) -> None:
-    """7 tokens at 100 and 5 at 200 for a million are 0.0017 USD, and 5 at 1,000.50 are 0.0050025, rounded up to
-    0.00501. The budget of each client is 0.003."""
+    """7 tokens at 100 and 5 at 200 for a million are 0.0017 USD, and 5 at 700.50 are 0.0035025, rounded up to
+    0.00351. The budget of each client is 0.003."""
     empty_budgets(gateway_cluster)
     alice = token("alice")
     remaining = []
@@ -323,7 +323,7 @@ def test_budgets_in_currency_count_what_the_endpoint_costs_that_answers(
         assert ask(gateway, "spend", key=KEYS["alice"]).status == 200
     finally:
         north.answer = 200
-    counted(gateway_cluster, "spend", 340, 501)
+    counted(gateway_cluster, "spend", 340, 351)
     assert ask(gateway, "spend", key=KEYS["alice"]).status == 429
 
 
