@@ -42,6 +42,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.fle
     nothing_earlier,
     written,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.model_prices import check_budgets
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.model_traffic import (
     ModelTraffic,
     model_traffic,
@@ -404,6 +405,7 @@ def _with_surge(context: Context, deployments: Sequence[Deployment], existing: S
 
 def _inputs(context: Context, platforms: Mapping[str, Platform]) -> tuple[list[Deployment], list[Cluster]]:
     try:
+        check_budgets(context)
         return scheduler_inputs(context, platforms)
     except PricingError as error:
         raise PlanError(str(error)) from error
