@@ -22,6 +22,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.sele
     SelectorError,
     compile_selector,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.image_needs import image_refusal
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.memory import holding
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
     Constraint,
@@ -133,7 +134,9 @@ class Matcher:
             matching = tuple(
                 position
                 for position, device in enumerate(devices)
-                if not device.invalid and all(matches(text, device) for text in request.selectors)
+                if not device.invalid
+                and not image_refusal(request.image, device)
+                and all(matches(text, device) for text in request.selectors)
             )
             found = self._candidates[key] = holding(request.memory, devices, matching)
         return found
