@@ -46,6 +46,7 @@ class GatewayChoices:
     OpenShift, with `annotations` and `source_ranges` on it; `route`: `spec` of the Route, merged over the composed one.
     `image_registry`: mirror of docker.io, if any. `model_gateway`: whether the cluster has a gateway in mode Model,
     which takes the place of this one and has its name; `certificates`: whether such gateways send requests to it.
+    `keepalive`: whether policies make Envoy probe silent connections of the Gateway.
     """
 
     class_name: str = "envoy"
@@ -61,6 +62,7 @@ class GatewayChoices:
     route: Mapping[str, Any] = field(default_factory=dict)
     model_gateway: bool = False
     certificates: bool = False
+    keepalive: bool = True
 
 
 def gateway_objects(choices: GatewayChoices) -> tuple[Object, ...]:
@@ -89,6 +91,19 @@ def gateway_objects(choices: GatewayChoices) -> tuple[Object, ...]:
         *([_route(choices, listeners)] if is_routed else ()),
         *([_class(constants.MODEL_GATEWAY_CLASS)] if _needs_another_class(choices) else ()),
         *([_as_chosen(proxies.cluster_gateway_proxy(), choices)] if choices.certificates else ()),
+    )
+
+
+def traffic_policies(choices: GatewayChoices) -> tuple[Object, ...]:
+    """Return the policies for connections of clients and of backends. A Gateway has one of each kind; those of a
+    gateway in mode Model are the fleet's."""
+    if choices.model_gateway or not choices.keepalive:
+        return ()
+    target = {"group": constants.GATEWAY_GROUP, "kind": "Gateway", "name": constants.WORKLOAD_GATEWAY}
+    spec = {"targetRefs": [target], "tcpKeepalive": constants.TCP_KEEPALIVE}
+    return tuple(
+        {"apiVersion": "gateway.envoyproxy.io/v1alpha1", "kind": kind, "metadata": dict(_METADATA), "spec": dict(spec)}
+        for kind in ("ClientTrafficPolicy", "BackendTrafficPolicy")
     )
 
 

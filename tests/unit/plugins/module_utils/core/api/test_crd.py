@@ -143,6 +143,7 @@ ADDITIONS = {
     r"ModelReplica spec\.engines\[\]\.members\[\]\.plannedNodes(\.\w+(\[\])?)?": "pods share nodes as planned",
     r"ModelReplica spec\.engines\[\]\.members\[\]\.deviceRequests\[\]\.device": "claims accept one kind of device",
     r"ModelDeployment spec\.template\.spec\.model(\..*)?": "weights are compared with the memory of devices",
+    r"Model(Deployment|Replica) (spec\.template\.)?spec\.modelCacheRef\.readOnly": "modules are written elsewhere",
     r"ModelReplica spec\.modelCacheRef\.layout": "engine pods depend on it",
     r"ModelReplica spec\.modelCacheRef\.(volume|previous(\.\w+)?)": "an edit of a cache gets a volume of its own",
     r"ModelCache spec\.huggingFace\.(include|exclude)(\[\])?": "repositories hold several formats and quantisations",
