@@ -62,7 +62,7 @@ class GatewayChoices:
     route: Mapping[str, Any] = field(default_factory=dict)
     model_gateway: bool = False
     certificates: bool = False
-    keepalive: bool = True
+    keepalive: bool = False
 
 
 def gateway_objects(choices: GatewayChoices) -> tuple[Object, ...]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from ansible_collections.modelplane.fleet.plugins.filter.workload_gateway import workload_gateway
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.workload_gateway import (
     GatewayChoices,
@@ -44,16 +45,24 @@ def test_gateways_in_mode_model_probe_both_sides(kind: str) -> None:
     assert [spec["tcpKeepalive"] for spec in found.values()] == [PROBED] * 2
 
 
+def test_the_role_asks_for_probes_unless_it_is_told_otherwise() -> None:
+    role = Path(__file__).parents[6] / "roles" / "serving_stack"
+    defaults = yaml.safe_load((role / "defaults/main.yml").read_text())
+    choices = yaml.safe_load((role / "vars/main.yml").read_text())["_serving_stack_gateway_choices"]
+    assert defaults["serving_stack_gateway_keepalive"] is True
+    assert choices["keepalive"] == "{{ serving_stack_gateway_keepalive }}"
+
+
 @pytest.mark.parametrize("kind", ["BackendTrafficPolicy", "ClientTrafficPolicy"])
 def test_workload_gateways_probe_both_sides(kind: str) -> None:
-    found = policies(workload_gateway({"class_name": "envoy"}), kind)
+    found = policies(workload_gateway({"class_name": "envoy", "keepalive": "True"}), kind)
     assert found == {"inference-gateway": {"targetRefs": [TARGET], "tcpKeepalive": PROBED}}
 
 
 TARGET = {"group": "gateway.networking.k8s.io", "kind": "Gateway", "name": "inference-gateway"}
 
 
-@pytest.mark.parametrize("choices", [{"keepalive": False}, {"keepalive": "false"}, {"model_gateway": True}])
+@pytest.mark.parametrize("choices", [{}, {"keepalive": "False"}, {"keepalive": True, "model_gateway": True}])
 def test_policies_of_users_and_of_the_fleet_are_alone_on_their_gateway(choices: dict[str, Any]) -> None:
     """A Gateway has one policy of each kind."""
     kinds = {each["kind"] for each in workload_gateway({"class_name": "envoy", **choices})}
@@ -61,13 +70,16 @@ def test_policies_of_users_and_of_the_fleet_are_alone_on_their_gateway(choices: 
 
 
 def test_policies_are_beside_the_gateway() -> None:
-    made = [*gateway_objects(GatewayChoices()), *traffic_policies(GatewayChoices())]
+    choices = GatewayChoices(keepalive=True)
+    made = [*gateway_objects(choices), *traffic_policies(choices)]
     places = {(each["metadata"]["name"], each["metadata"]["namespace"]) for each in made if "Traffic" in each["kind"]}
     (gateway,) = [each for each in made if each["kind"] == "Gateway"]
     assert places == {(gateway["metadata"]["name"], gateway["metadata"]["namespace"])}
 
 
-@pytest.mark.parametrize("url", ["https://api.example.com/v1", "http://10.0.0.7:8000/v1", "https://[2001:db8::7]/v1"])
+@pytest.mark.parametrize(
+    "url", ["https://api.example.com/v1", "http://10.0.0.7:8000/v1", "http://api.example.com:8080/v1"]
+)
 def test_egress_proxies_probe_their_endpoint(url: str) -> None:
     options = upstream(composed(endpoint(url=url)))["upstream_connection_options"]["tcp_keepalive"]
     silent = options["keepalive_time"] + options["keepalive_interval"] * options["keepalive_probes"]
