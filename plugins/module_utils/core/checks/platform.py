@@ -17,10 +17,10 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.snaps
     pool_of,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.registry import CLOUDS
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.volume_sizes import of_provisioner
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices import LEAST_KUBERNETES
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.devices import PublishedDevices, mismatches
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import some
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.volume_sizes import of_provisioner
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, fields, is_true, text
 
 _FIELD = "spec.cluster.existing.cache.storageClassName"

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.volume_sizes import of_class
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cache import (
     SecretCopy,
     artifact,
@@ -33,7 +34,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model
     lacked_token,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import joined, listed
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.volume_sizes import of_class
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, identity, is_true
 
 

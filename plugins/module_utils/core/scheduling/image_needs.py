@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from functools import cache
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.gke_pool import DRIVER_VERSION
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import images
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.semver import Semver
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
@@ -37,12 +36,12 @@ _CUDA_DRIVER = "gpu.nvidia.com/cudaDriverVersion"
 @cache
 def image_need(image: str) -> ImageNeed:
     """Return what a reference to an image says of the nodes that it runs on. Names of tags and folders count."""
-    found = images.reference(image)
-    if found is None:
-        return _NONE
-    words = f"{found.repository}:{found.tag}".lower()
+    folder, slash, rest = image.partition("@")[0].lower().rpartition("/")
+    name, __, tag = rest.partition(":")
+    repository = f"{folder}{slash}{name}".removeprefix("docker.io/")
+    words = f"{repository}:{tag}"
     architectures = [name for name, pattern in _ARCHITECTURES.items() if pattern.search(words)]
-    cuda = _CUDA_TAG.match(found.tag) if found.repository == _CUDA_IMAGE else _CUDA.search(words)
+    cuda = _CUDA_TAG.match(tag) if repository == _CUDA_IMAGE else _CUDA.search(words)
     return ImageNeed(architectures[0] if len(architectures) == 1 else "", int(cuda[1]) if cuda else 0)
 
 
