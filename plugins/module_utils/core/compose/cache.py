@@ -184,7 +184,7 @@ def _job(cache: api.ModelCache, settled: bool, options: Options, volume: str) ->
         env,
         token={"name": secret.name, "key": secret.key} if secret else None,
         variables=[api.wire(variable) for variable in source.env or ()],
-        ca_bundle=api.wire(source.ca_bundle) if source.ca_bundle else None,
+        ca_bundle=source.ca_bundle,
     )
     template = {
         "metadata": {"labels": _identity_labels(cache)},

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_cache import CABundle
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cache_volume import HUB_CACHE, HUB_FOLDER
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.hydration_packages import PACKAGES
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.pod import missing_variables
@@ -140,13 +141,13 @@ class Download:
     env: values for SCRIPT by name.
     token: the secretKeyRef of a Hugging Face token.
     variables: variables that the user sets (wire form); they win over defaults.
-    ca_bundle: the configMapKeyRef of CA certificates.
+    ca_bundle: CA certificates that replace those of the image.
     """
 
     env: Mapping[str, str]
     token: Mapping[str, str] | None = None
     variables: Sequence[Mapping[str, Any]] = ()
-    ca_bundle: Mapping[str, str] | None = None
+    ca_bundle: CABundle | None = None
 
 
 def pod_spec(claim: str, image: str, download: Download) -> dict[str, Any]:
@@ -171,7 +172,7 @@ def pod_spec(claim: str, image: str, download: Download) -> dict[str, Any]:
         script = SCRIPT.replace(_REVISION_WORDS, _REVISION_WORDS + PATTERN_WORDS)
     spec = _spec(claim, image, script, variables)
     if download.ca_bundle:
-        source = {"name": download.ca_bundle["name"], "items": [{"key": download.ca_bundle["key"], "path": _CA_FILE}]}
+        source = {"name": download.ca_bundle.name, "items": [{"key": download.ca_bundle.key, "path": _CA_FILE}]}
         spec["volumes"].append({"name": "ca", "configMap": source})
         mounts = spec["containers"][0]["volumeMounts"]
         mounts.append({"name": "ca", "mountPath": _CA_PATH, "readOnly": True})
