@@ -22,6 +22,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.engine i
     Layout,
     ModelCacheRef,
     Phase,
+    ReadOnlyCacheRef,
     Role,
     Selector,
     Stall,
@@ -59,7 +60,7 @@ class PreviousVolume(ModelCacheRef):
     )
 
 
-class MountedCache(ModelCacheRef):
+class MountedCache(ReadOnlyCacheRef):
     """A ModelCache of the same namespace, as it is mounted."""
 
     layout: Layout = Field(default="Folder", description="Layout of the weights in the mounted volume.")

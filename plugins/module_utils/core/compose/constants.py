@@ -110,3 +110,15 @@ STANDALONE = "Standalone"
 LEADER = "Leader"
 WORKER = "Worker"
 DECODE = "Decode"
+
+KEEPALIVE_SECONDS = 60
+"""Seconds after which a silent connection is probed. NAT gateways of clouds drop connections that are silent for 350
+seconds, and load balancers of Azure after 240."""
+KEEPALIVE_INTERVAL_SECONDS = 30
+KEEPALIVE_PROBES = 3
+TCP_KEEPALIVE = {
+    "idleTime": f"{KEEPALIVE_SECONDS}s",
+    "interval": f"{KEEPALIVE_INTERVAL_SECONDS}s",
+    "probes": KEEPALIVE_PROBES,
+}
+"""The same in policies of Envoy Gateway. Traefik probes upstream connections every 30 seconds by itself."""

@@ -114,7 +114,7 @@ def _pod_spec(member: Member, env: Sequence[Mapping[str, Any]]) -> dict[str, Any
         ]
     spec["volumes"] = [shared_memory_volume("dshm", member.container)]
     if member.cache:
-        spec["volumes"].append(member.cache.volume())
+        spec["volumes"] += member.cache.volumes()
     spec["containers"] = [_container(member, env)]
     return spec
 
@@ -150,7 +150,7 @@ def _container(member: Member, env: Sequence[Mapping[str, Any]]) -> dict[str, An
     container["securityContext"] = container_security_context(member)
     container["volumeMounts"] = [{"name": "dshm", "mountPath": "/dev/shm"}]
     if member.cache:
-        container["volumeMounts"].append(member.cache.mount())
+        container["volumeMounts"] += member.cache.mounts()
     return container
 
 

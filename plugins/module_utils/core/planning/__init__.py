@@ -61,6 +61,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.pricing impo
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import adapters
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.binding import bind
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.image_needs import driver_warnings
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.memory import memory_shortages
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
     Cluster,
@@ -197,6 +198,7 @@ class Plan:
             *map(str, self.schedule.may_strand),
             *map(str, self.unbound),
             *map(str, memory_shortages(self.deployments, self.clusters, self.schedule.placements)),
+            *map(str, driver_warnings(self.deployments, self.clusters, self.schedule.placements)),
             *(str(problem) for staged in self.caches for problem in staged.warnings),
             *self.models.warnings,
             *rollout.warnings(self.context, self.rollouts),

@@ -182,6 +182,7 @@ def _failover(gateway: api.InferenceGateway) -> Object:
         gateway_metadata(gateway, f"{NAME}-failover"),
         {
             "targetRefs": parts.gateway_target(NAME),
+            "tcpKeepalive": constants.TCP_KEEPALIVE,
             "retry": {
                 "numAttemptsPerPriority": ATTEMPTS,
                 "numRetries": retries(DEFAULT_PRIORITIES),

@@ -102,8 +102,10 @@ def https_listener(*secrets: str) -> dict[str, Any]:
 
 
 def buffers() -> dict[str, Any]:
-    """Return the limits of a ClientTrafficPolicy that let whole requests and answers into the proxy's buffers."""
+    """Return the limits of a ClientTrafficPolicy that let whole requests and answers into the proxy's buffers, and the
+    probes of silent connections."""
     return {
+        "tcpKeepalive": constants.TCP_KEEPALIVE,
         "connection": {"bufferLimit": "50Mi"},
         "http2": {"initialStreamWindowSize": "16Mi", "initialConnectionWindowSize": "24Mi"},
     }
