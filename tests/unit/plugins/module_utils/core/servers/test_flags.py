@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import engine_flags
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.servers import flags as engine_flags
 from ansible_collections.modelplane.fleet.tests.written import command_line
 from hypothesis import given
 from hypothesis import strategies as st
@@ -59,7 +59,7 @@ exec vllm serve /mnt/models \\
     ],
 )
 def test_h7_port(container: dict[str, Any], expected: int) -> None:
-    assert engine_flags.port(command_line(container), 8001) == expected
+    assert (command_line(container).number(("--port",), 65535) or 8001) == expected
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_h7_block_size(container: dict[str, Any], expected: int) -> None:
     ],
 )
 def test_program(container: dict[str, Any], expected: str | None) -> None:
-    assert engine_flags.program(command_line(container)) == expected
+    assert getattr(command_line(container).server, "name", None) == expected
 
 
 @pytest.mark.parametrize(
@@ -119,12 +119,12 @@ SHELL = st.text(alphabet=" \n\t\\'\"#$(){}&|;<>=-_abport019é", max_size=60)
 @given(args=st.lists(st.one_of(st.text(), SHELL)), command=st.lists(st.one_of(st.text(), SHELL)))
 def test_h7_any_text_gives_a_usable_number(args: list[str], command: list[str]) -> None:
     container = {"args": args, "command": command}
-    assert 1 <= engine_flags.port(command_line(container), 8000) <= 65535
+    assert 1 <= (command_line(container).number(("--port",), 65535) or 8000) <= 65535
     assert engine_flags.block_size(command_line(container)) >= 1
 
 
 TP, PP, DP = "--tensor-parallel-size", "--pipeline-parallel-size", "--data-parallel-size"
-NAME = engine_flags.SERVED_NAME
+NAME = "--served-model-name"
 MEMORY, CONTEXT = "--gpu-memory-utilization", "--max-model-len"
 SERVE = ["vllm", "serve", "m"]
 SGLANG = ["python3", "-m", "sglang.launch_server"]

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pod_template import Container
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import engine_names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.engine_names import ServedNames
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.servers import names as engine_names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.servers.names import ServedNames
 from hypothesis import given
 from hypothesis import strategies as st
 
