@@ -118,12 +118,10 @@ def _pod_spec(member: Member, env: Sequence[Mapping[str, Any]]) -> dict[str, Any
         spec["imagePullSecrets"] = [api.wire(secret) for secret in written.image_pull_secrets]
     if member.device_requests:
         spec["resourceClaims"] = [{"name": _CLAIM, "resourceClaimTemplateName": member.claim_name}]
-    spec["volumes"] = (
-        [] if has_own_shared_memory(member.container) else [shared_memory_volume("dshm", member.container)]
-    )
+    volumes = [] if has_own_shared_memory(member.container) else [shared_memory_volume("dshm", member.container)]
     if member.cache:
-        spec["volumes"].append(member.cache.volume())
-    spec["volumes"] += [api.wire(volume) for volume in written.volumes or ()]
+        volumes.append(member.cache.volume())
+    spec["volumes"] = [*volumes, *(api.wire(volume) for volume in written.volumes or ())]
     spec["containers"] = [_container(member, env)]
     return spec
 
@@ -157,11 +155,10 @@ def _container(member: Member, env: Sequence[Mapping[str, Any]]) -> dict[str, An
     if resources:
         container["resources"] = resources
     container["securityContext"] = container_security_context(member)
-    own_memory = has_own_shared_memory(written)
-    container["volumeMounts"] = [] if own_memory else [{"name": "dshm", "mountPath": SHARED_MEMORY_PATH}]
+    mounts = [] if has_own_shared_memory(written) else [{"name": "dshm", "mountPath": SHARED_MEMORY_PATH}]
     if member.cache:
-        container["volumeMounts"].append(member.cache.mount())
-    container["volumeMounts"] += [api.wire(mount) for mount in written.volume_mounts or ()]
+        mounts.append(member.cache.mount())
+    container["volumeMounts"] = [*mounts, *(api.wire(mount) for mount in written.volume_mounts or ())]
     return container
 
 

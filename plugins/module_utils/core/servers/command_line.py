@@ -275,7 +275,7 @@ def _without_comments(script: str) -> str:
 def _simple_command(script: str, variables: Mapping[str, str | None]) -> list[str] | None:
     """Return the words of a script that is one simple command, without `exec` and assignments; None for others."""
     text = _QUOTED.sub(_literal, _ARGUMENTS.sub(_ARGUMENTS_MARK, _without_comments(script)))
-    text = _SHELL_VALUE.sub(lambda found: _shell_value(found, variables), text)
+    text = _shell_expanded(text, variables)
     lexer = shlex.shlex(text.strip(f" \t{_OPERATORS[-1]};"), posix=True, punctuation_chars=_OPERATORS)
     lexer.whitespace, lexer.whitespace_split, lexer.commenters = " \t\r", True, ""
     try:
@@ -301,9 +301,18 @@ def _literal(found: re.Match[str]) -> str:
     return text
 
 
-def _shell_value(found: re.Match[str], variables: Mapping[str, str | None]) -> str:
-    name = found[1] or found[2] or ""
-    value = variables.get(name)
-    # A shell divides other values into words, or takes them for patterns of file names.
-    is_word = value is not None and re.fullmatch(r"[\w./:@%+=,-]+", value)
-    return str(value) if is_word else f"{_UNKNOWN}{name}{_UNKNOWN}"
+def _shell_expanded(text: str, variables: Mapping[str, str | None]) -> str:
+    """Return a text with the values of variables as a shell expands them in its words."""
+    added = 0
+
+    def value(found: re.Match[str]) -> str:
+        nonlocal added
+        name = found[1] or found[2] or ""
+        known = variables.get(name)
+        # A shell divides other values into words, or takes them for patterns of file names.
+        if known is None or not re.fullmatch(r"[\w./:@%+=,-]+", known) or added > _MOST_CHARACTERS:
+            return f"{_UNKNOWN}{name}{_UNKNOWN}"
+        added += len(known)
+        return known
+
+    return _SHELL_VALUE.sub(value, text)

@@ -73,36 +73,35 @@ def _serving(engine: Any, engines: Sequence[Any], container: Any, place: str) ->
         message = f"a Decode engine cannot listen on port {pool}: its sidecar listens there"
         hint = f"Set --port={constants.DECODE_PORT}, or any other port"
         yield Problem(message, f"{place}.{_field(line)}", hint=hint)
-    elif port and port != expected:
-        yield _wrong_port(line, heard, port, expected, place)
-    server = line.server
-    if server is None or not line.is_read:
-        return
-    if table.is_loopback(heard.address):
-        message = (
-            f"makes the engine listen on {heard.address}{heard.address_origin}, where neither the gateway nor probes"
-        )
-        yield warning(f"{message} reach it", f"{place}.{_field(line)}", f"Set {_address_setting(server, expected)}")
-    yield from _protocol(server, line, engine, container, place)
+    elif table.is_loopback(heard.address) or (port and port != expected):
+        yield _unreachable(line, heard, port, expected, place)
+    if line.server and line.is_read:
+        yield from _protocol(line.server, line, engine, container, place)
 
 
-def _wrong_port(line: CommandLine, heard: _Listening, port: int, expected: int, place: str) -> Problem:
+def _unreachable(line: CommandLine, heard: _Listening, port: int, expected: int, place: str) -> Problem:
+    """Return the problem of an engine that listens on another port, or only within the pod."""
     server = line.server
-    message = f"makes the engine listen on port {port}{heard.port_origin}, where it gets no requests"
-    setting = f"set --port={expected}"
-    if server and not server.port_flags:
-        setting = f"set the variable {server.port_variable or server.address_variable} to "
-        setting += str(expected) if server.port_variable else f"{table.ALL_ADDRESSES}:{expected}"
-    elif server:
-        setting = f"set {server.port_flags[0]}={expected}"
-    hint = f"Probes and the InferencePool expect port {expected}: {setting}, or port: {port} beside members"
+    is_local, is_other = table.is_loopback(heard.address), bool(port) and port != expected
+    settings = _settings(server, expected, is_local=is_local, is_other=is_other)
+    origin = heard.port_origin if is_other else heard.address_origin
+    if is_local:
+        where = f"{heard.address}:{port}" if port else heard.address
+        message = f"makes the engine listen on {where}{origin}, where neither the gateway nor probes reach it"
+        return warning(message, f"{place}.{_field(line)}", f"Set {settings}")
+    message = f"makes the engine listen on port {port}{origin}, where it gets no requests"
+    hint = f"Probes and the InferencePool expect port {expected}: set {settings}, or port: {port} beside members"
     return warning(message, f"{place}.{_field(line)}", hint)
 
 
-def _address_setting(server: Server, port: int) -> str:
-    if server.address_flags:
-        return f"{server.address_flags[0]}={table.ALL_ADDRESSES}"
-    return f"the variable {server.address_variable} to {table.ALL_ADDRESSES}:{port}"
+def _settings(server: Server | None, port: int, *, is_local: bool, is_other: bool) -> str:
+    if server is None:
+        return f"--port={port}"
+    if not server.address_flags and server.address_variable:
+        return f"the variable {server.address_variable} to {table.ALL_ADDRESSES}:{port}"
+    address = f"{server.address_flags[0]}={table.ALL_ADDRESSES}" if is_local and server.address_flags else ""
+    number = f"{server.port_flags[0]}={port}" if server.port_flags else f"the variable {server.port_variable} to {port}"
+    return " and ".join(filter(None, (address, number if is_other else "")))
 
 
 def _field(line: CommandLine) -> str:
