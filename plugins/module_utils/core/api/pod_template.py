@@ -190,10 +190,7 @@ class GrpcAction(Model):
 _Seconds = Annotated[int, Field(ge=1, le=MOST_GRACE_SECONDS)]
 
 
-class Probe(Model):
-    """Periodic check by the kubelet, with the fields of a Kubernetes probe."""
-
-    NOT_HERE: ClassVar[Mapping[str, str]] = {"successThreshold": "Kubernetes accepts only 1 for this probe"}
+class _Probe(Model):
     RULES: ClassVar[tuple[Rule, ...]] = (exactly_one(("MD-36", "MR-32"), "exec", "httpGet", "tcpSocket", "grpc"),)
 
     exec_: ExecAction | None = Field(default=None, description="Command that exits with 0 if the container is healthy.")
@@ -214,6 +211,13 @@ class Probe(Model):
         default=None, description="Number of seconds between checks. Defaults to 10."
     )
     timeout_seconds: _Seconds | None = Field(default=None, description="Timeout of a check in seconds. Defaults to 1.")
+
+
+class Probe(_Probe):
+    """Periodic check by the kubelet, with the fields of a Kubernetes probe."""
+
+    NOT_HERE: ClassVar[Mapping[str, str]] = {"successThreshold": "Kubernetes accepts only 1 for this probe"}
+
     failure_threshold: int | None = Field(
         default=None,
         ge=1,
@@ -227,7 +231,7 @@ class Probe(Model):
     )
 
 
-class ReadinessProbe(Probe):
+class ReadinessProbe(_Probe):
     """Periodic check by the kubelet whether the pod can receive requests."""
 
     NOT_HERE: ClassVar[Mapping[str, str]] = {
