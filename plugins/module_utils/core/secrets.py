@@ -7,6 +7,12 @@ from __future__ import annotations
 import re
 
 MASK = "********"
+ENCRYPTED = "is encrypted with ansible-vault"
+DECRYPT = (
+    "Files are read as they are. Decrypt it with ansible-vault decrypt, or give its content, which "
+    "lookup('ansible.builtin.unvault', 'FILE') decrypts,"
+)
+_VAULT = "$ANSIBLE_VAULT;"
 SHORTEST_KEY = 12
 """Characters of the shortest key of a known form."""
 
@@ -76,6 +82,13 @@ _ABOUT = frozenset({"file", "path", "dir", "name", "ref", "mode", "type", "polic
 # `--metrics-endpoint-auth=false`
 _SWITCHED = frozenset({"true", "false"})
 _SWITCHES = frozenset({"allow", "enable", "disable", "no", "skip", "use", "trust"})
+
+
+def is_encrypted(content: str | bytes) -> bool:
+    """Return whether the content of a file is encrypted with ansible-vault."""
+    start = content[:64]
+    text = start.decode("utf-8", "replace") if isinstance(start, bytes) else start
+    return text.lstrip("\ufeff \r\n").startswith(_VAULT)
 
 
 def secret_like(name: str) -> bool:

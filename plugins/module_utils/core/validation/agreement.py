@@ -257,7 +257,7 @@ def _transfer(part: _Part) -> dict[str, Any] | None:
                 value = None
             if not isinstance(value, dict):
                 return None
-            found.update(value)
+            found = dict(value)
         elif flag.name.startswith(f"{name}."):
             found[flag.name[len(name) + 1 :].replace("-", "_")] = flag.value if is_known(flag.value) else None
     return None if None in found.values() else found
