@@ -5,7 +5,7 @@
     .venv/bin/python tests/generated/server_flags.py FOLDER
 
 downloads the releases with pip's own client into FOLDER, once, and reads the definitions of their arguments from the
-source. Nothing is imported or installed. The flags of a version are texts that look like flags in files that define
+source. Nothing is imported or installed. The flags of a version are texts with the form of flags in files that define
 arguments, and fields of classes that the servers turn into flags. They may be more than one command accepts, because
 a flag that a server accepts must never be called unknown.
 """
@@ -65,8 +65,8 @@ def download(name: str, folder: Path) -> None:
         for candidate in sorted(candidates, key=lambda each: each.link.filename.endswith(".whl")):
             is_source = candidate.link.filename.endswith(".tar.gz")
             target = folder / f"{name}-{candidate.version}"
-            is_wanted = _PLAIN.fullmatch(str(candidate.version)) and candidate.version.release >= FIRST[name]
-            if not is_wanted or target.exists() or not (is_source or name in WHEELS):
+            is_missing = _PLAIN.fullmatch(str(candidate.version)) and candidate.version.release >= FIRST[name]
+            if not is_missing or target.exists() or not (is_source or name in WHEELS):
                 continue
             content = session.get(candidate.link.url_without_fragment).content
             partial = target.with_suffix(target.suffix + ".part")

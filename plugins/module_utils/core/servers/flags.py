@@ -190,7 +190,7 @@ def wrong_flags(line: CommandLine) -> Iterator[WrongFlag]:
 
 
 def _unknown_flag(flag: Flag, server: Server, line: CommandLine) -> Iterator[WrongFlag]:
-    """Yield a flag that the version of a server does not have, if its image tells the version."""
+    """Yield a flag that the version of a server does not have, if the tag of its image is a version."""
     version = table.version(server, line.image)
     known = released(server.name)
     name = dashed(flag.name.partition(".")[0].removesuffix("+"))[2:]

@@ -40,7 +40,7 @@ def _member(role: str, command: list[str], image: str, **more: object) -> dict: 
 
 
 def said(text: str, cache: str = CACHE) -> list[str]:
-    """What is said of a deployment, without its parallelism, which its claims of one GPU never fit."""
+    """Return the problems of a deployment without its parallelism, which its claims of one GPU never fit."""
     found = fleet(deployment=text, cache=cache).problems
     return [str(each).replace('"', "") for each in found if "claim" not in each.message]
 

@@ -76,7 +76,7 @@ def engine(container: str, fields: str = "", spec: str = "") -> str:
         ),
     ],
 )
-def test_engines_that_nobody_reaches(container: str, says: str, hint: str) -> None:
+def test_unreachable_engines(container: str, says: str, hint: str) -> None:
     problem = only(fleet(deployment=engine(container)).problems)
     assert problem.severity == "warning"
     assert says in problem.message
