@@ -24,8 +24,12 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base imp
     without,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.engine import (
+    HEALTH_DESCRIPTION,
+    PORT_DESCRIPTION,
     ClusterSelector,
     DeviceConstraint,
+    EnginePort,
+    HealthPath,
     Mode,
     Phase,
     ReadOnlyCacheRef,
@@ -166,6 +170,8 @@ class Engine(Model):
         default=None,
         description="Maximum startup time of the engine in minutes. Then its container restarts. Defaults to 60.",
     )
+    port: EnginePort | None = Field(default=None, description=PORT_DESCRIPTION)
+    health_path: HealthPath | None = Field(default=None, description=HEALTH_DESCRIPTION)
     stall: Stall | None = Field(
         default=None, description="Detection of an engine that hangs. If unset, the defaults of its fields apply."
     )

@@ -18,7 +18,11 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base imp
     Words,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.engine import (
+    HEALTH_DESCRIPTION,
+    PORT_DESCRIPTION,
     DeviceConstraint,
+    EnginePort,
+    HealthPath,
     Layout,
     ModelCacheRef,
     Phase,
@@ -205,6 +209,8 @@ class PlacedEngine(Model):
         default=None,
         description="Maximum startup time of the engine in minutes. Then its container restarts. Defaults to 60.",
     )
+    port: EnginePort | None = Field(default=None, description=PORT_DESCRIPTION)
+    health_path: HealthPath | None = Field(default=None, description=HEALTH_DESCRIPTION)
     stall: Stall | None = Field(
         default=None, description="Detection of an engine that hangs. If unset, the defaults of its fields apply."
     )

@@ -28,6 +28,7 @@ class Member:
     engine: str
     placed: PlacedMember
     cache: CacheMount | None = None
+    port: int = constants.ENGINE_PORT
 
     @property
     def role(self) -> str:
@@ -77,7 +78,9 @@ class Member:
 
 def members(owner: Owner, engine: PlacedEngine, cache: CacheMount | None = None) -> tuple[Member, ...]:
     """Return the members of an engine, in the order of the spec."""
-    return tuple(Member(owner, engine.name, placed, cache) for placed in engine.members)
+    return tuple(
+        Member(owner, engine.name, placed, cache, engine.port or constants.ENGINE_PORT) for placed in engine.members
+    )
 
 
 def serving_member(parts: Sequence[Member]) -> Member:

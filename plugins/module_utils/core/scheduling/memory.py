@@ -18,11 +18,6 @@ from math import ceil
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_deployment import ServedModel
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.engine_flags import (
-    CommandLine,
-    MemoryUse,
-    memory_use,
-)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
     Cluster,
@@ -36,6 +31,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
     Pool,
     Refusal,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.servers.command_line import CommandLine
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.servers.flags import MemoryUse, memory_use
 
 _BYTES: Mapping[str, Fraction] = {
     "float32": Fraction(4),

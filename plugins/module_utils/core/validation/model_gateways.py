@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
@@ -21,12 +20,11 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.meta imp
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_endpoint import OPENAI
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_route import MOST_ENTRIES
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.caller_keys import NEXT_SUFFIX, caller_of, is_key
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants, engine_flags, engine_names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.backend import (
     endpoint_problem,
     model_mode_obstacle,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.engine_names import ServedNames
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.label_index import LabelIndex
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.budgets import (
     AT_GATEWAY,
@@ -62,6 +60,12 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import
     REPLICA_INDEX_LABEL,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, pasted_key, warning
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.servers.command_line import CommandLine
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.servers.names import (
+    SERVED_NAME,
+    ServedNames,
+    served_names,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import (
     capitalized,
     field_path,
@@ -71,11 +75,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import 
     some,
 )
 
-_FLAG, _CONFIG, _VARIABLE = engine_names.SERVED_NAME, "--config", constants.SERVED_NAME_VARIABLE
-# https://docs.vllm.ai/en/stable/cli/serve.html, https://docs.sglang.ai/advanced_features/server_arguments.html
-_KEY_FLAG, _KEY_VARIABLE = re.compile(r"(?:^|\s)--api[-_]key(?=[=\s]|$)"), "VLLM_API_KEY"
-_USAGE_FLAGS = {"vllm": "--enable-force-include-usage", "sglang": "--stream-response-default-include-usage"}
-"""Flags by which engines report the tokens of streams whose clients do not ask for them."""
+_FLAG, _CONFIG, _VARIABLE = SERVED_NAME, "--config", constants.SERVED_NAME_VARIABLE
 _GATEWAY = "InferenceGateway"
 _SERVICE = "ModelService"
 _POLICY = "CallerPolicy"
@@ -221,6 +221,9 @@ class Fleet(Protocol):
 
     def of_kind(self, kind: str) -> Iterable[Any]:
         """Return all resources of a kind."""
+
+    def find(self, kind: str, namespace: str, name: str) -> Any:
+        """Return a resource; None without it."""
 
 
 def model_gateway(gateway: Any, fleet: Fleet) -> Iterator[Problem]:
@@ -428,15 +431,15 @@ def _own_variable(container: Any, path: str) -> Iterator[Problem]:
 
 def _own_key(container: Any, serving: Serving, path: str) -> Iterator[Problem]:
     """Yield a key that an engine asks for, as no request through gateways in mode Model has one. It is not repeated."""
-    program = engine_flags.program(engine_flags.CommandLine.of(container))
-    places = [
-        f"{field}[{index}]"
-        for field in ("args", "command")
-        for index, word in _words(container, field)
-        if program and _KEY_FLAG.search(word)
-    ]
+    line = CommandLine.of(container)
+    server = line.server
+    if server is None:
+        return
+    flag = line.find(server.keys)
+    has_key = line.script and any(key in line.script.replace("_", "-") for key in server.keys)
+    places = [line.place(flag)] if flag or has_key else []
     for index, variable in enumerate(container.env or ()):
-        if program == "vllm" and variable.name == _KEY_VARIABLE and (variable.value or variable.value_from):
+        if variable.name == server.key_variable and (variable.value or variable.value_from):
             places.append(f"env[{index}]")
     for place in places:
         message = f"makes the engine ask for a key: InferenceGateway {serving.gateway.name} passes on none, and gets "
@@ -446,21 +449,24 @@ def _own_key(container: Any, serving: Serving, path: str) -> Iterator[Problem]:
 
 def _uncounted_streams(container: Any, serving: Serving, fleet: Fleet, path: str) -> Iterator[Problem]:
     """Yield an engine that does not report the tokens of streams that are not chats, where a budget counts tokens."""
-    flag = _USAGE_FLAGS.get(engine_flags.program(engine_flags.CommandLine.of(container)) or "")
+    line = CommandLine.of(container)
+    flag = line.server.stream_usage if line.server else ""
+    if not flag or line.script or line.has((flag,)):
+        return
     policies = fleet.serving.selection.policies(serving.service) if serving.gateway.spec.auth else ()
     units = {each.name: {budget.unit for budget in each.spec.budgets or ()} for each in policies}
     # A budget of requests beside bounds what is not counted.
     counted = [name for name, each in units.items() if each and "Requests" not in each]
-    words = [word.replace("_", "-") for field in ("args", "command") for __, word in _words(container, field)]
-    if flag and counted and not any(flag in word for word in words):
+    if counted:
         message = f"reports no tokens of streams of /v1/completions, so budgets of CallerPolicy {some(counted)} do not "
         hint = f"Add {flag}, which replaces the pods, or put a budget of requests beside"
-        yield warning(f"{message}count them", f"{path}.{_place(container, '')}", hint)
+        yield warning(f"{message}count them", f"{path}.{line.place()}", hint)
 
 
 def _served_name(container: Any, asked: str, serving: Serving, path: str) -> Iterator[Problem]:
-    served = engine_names.served_names(container, {_VARIABLE: asked})
-    if served is None:
+    served = served_names(container, {_VARIABLE: asked})
+    # Of a script that is not read, a warning of its own says that names are not checked.
+    if served is None or served.in_script:
         return
     answers = f"InferenceGateway {serving.gateway.name} asks for {asked}, and gets 404 for every request"
     if served.refused:

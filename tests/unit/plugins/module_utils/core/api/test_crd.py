@@ -168,8 +168,11 @@ ADDITIONS = {
     r"Model(Deployment|Replica) .*\.containers\[\]\.resources(\..*)?": "pods may ask for cpu, memory and disk",
     r"Model(Deployment|Replica) .*\.containers\[\]\.lifecycle(\..*)?": "streams outlast what pods may take to stop",
     r"Model(Deployment|Replica) .*\.template\.spec\.terminationGracePeriodSeconds": "the same",
-    r"Model(Deployment|Replica) .*\.containers\[\]\.(liveness|startup)Probe(\..*)?": "engines differ in their checks",
+    r"Model(Deployment|Replica) .*\.containers\[\]\.(liveness|readiness|startup)Probe(\..*)?": "engines differ",
     r"Model(Deployment|Replica) .*\bengines\[\]\.(startupMinutes|stall(\..*)?)": "engines hang, and load for long",
+    r"Model(Deployment|Replica) .*\bengines\[\]\.(port|healthPath)": "servers listen and report health elsewhere",
+    r"Model(Deployment|Replica) .*\btemplate\.spec\.(serviceAccountName|volumes)(\W.*)?": "files and cloud identities",
+    r"Model(Deployment|Replica) .*\bcontainers\[\]\.volumeMounts(\W.*)?": "files and cloud identities",
     r"Model(Deployment|Replica) .*\.securityContext(\W.*)?": "images that need a user, a group or a capability",
 }
 
