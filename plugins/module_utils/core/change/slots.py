@@ -1,0 +1,162 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Versions of an AIGatewayRoute between its live and its desired version, so that no request is lost.
+
+The external processor of the AI gateway identifies a backend by its index in `backendRefs` and reads its configuration
+every few seconds, while Envoy learns a new index at once. Until the processor has read an index, it responds with 500
+to requests for it. A backend therefore keeps its index ("slot") for as long as it is in the route:
+
+1. `known`: new backends are added with weight 0, at the end or in a slot without requests. Nothing else changes.
+2. `switched`: once the processor knows them, new backends get their weights, and removed backends get weight 0.
+3. The final version: once gateways have programmed that, slots of removed backends at the end are deleted. A slot in
+   front of another slot stays with weight 0 and the name of another backend, so that its own can be deleted.
+
+Each version depends only on the live and the desired route, so the next run continues an aborted run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.routes import AI_ROUTE
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.route_tree import WIDTH
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import (
+    Object,
+    entries,
+    fields,
+    identity,
+    number,
+    text,
+)
+
+Slots = tuple[Mapping[str, Any], ...]
+"""The `backendRefs` of a rule."""
+
+
+@dataclass(frozen=True)
+class Round:
+    """Two versions of a route. `is_new`: `known` has backends that the processor might not know yet."""
+
+    known: Object
+    switched: Object
+    is_new: bool
+
+
+@dataclass(frozen=True)
+class Stages:
+    """Versions of a route in order. Without rounds, only the final version is written.
+
+    A second round is required only if all slots are in use, so that new backends need the slots of removed ones."""
+
+    rounds: tuple[Round, ...]
+    final: Object
+
+
+def stages(desired: Object, live: Object | None) -> Stages:
+    """Return the versions between the live and the desired route."""
+    wanted = [entries(rule, "backendRefs") for rule in entries(desired, "spec", "rules")]
+    current = [tuple(entries(rule, "backendRefs")) for rule in entries(live, "spec", "rules")]
+    if live is None or identity(desired)[1] != AI_ROUTE or len(wanted) != len(current):
+        return Stages((), desired)
+    changes = [_rounds(references, slots) for references, slots in zip(wanted, current, strict=True)]
+    last = [_final(references, change[-1][1]) for references, change in zip(wanted, changes, strict=True)]
+    final = _with_slots(desired, last)
+    if not any(map(_moves, current, last)):
+        return Stages((), final)
+    rounds = []
+    for index in range(max(map(len, changes))):
+        pairs = [change[min(index, len(change) - 1)] for change in changes]
+        is_new = any(
+            _weight(after) and not _weight(before)
+            for known, switched in pairs
+            for before, after in zip(known, switched, strict=True)
+        )
+        known = _with_slots(desired, [known for known, __ in pairs])
+        rounds.append(Round(known, _with_slots(desired, [switched for __, switched in pairs]), is_new))
+    return Stages(tuple(rounds), final)
+
+
+def settled(desired: Object, previous: Object | None) -> Object:
+    """Return the final version of a route after a previous version, which keeps the slots of that version.
+
+    For clusters whose objects are files: all changes are applied at once."""
+    return stages(desired, previous).final
+
+
+def _moves(before: Slots, after: Slots) -> bool:
+    """Return whether a change adds or removes a slot, starts or stops its requests, or uses it for another backend."""
+    return [(text(slot, "name"), not _weight(slot)) for slot in before] != [
+        (text(slot, "name"), not _weight(slot)) for slot in after
+    ]
+
+
+def _rounds(wanted: Sequence[Mapping[str, Any]], slots: Slots) -> list[tuple[Slots, Slots]]:
+    """Return the known and the switched slots of each round, at least one round."""
+    rounds = []
+    while True:
+        known, missing = _with_new(wanted, slots)
+        slots = _switched(wanted, known, missing)
+        rounds.append((known, slots))
+        if not missing:
+            return rounds
+
+
+def _with_new(wanted: Sequence[Mapping[str, Any]], slots: Slots) -> tuple[Slots, int]:
+    """Return the slots with new backends, and the number of backends that have no slot."""
+    known, owners = list(slots), _owners(wanted, slots)
+    vacant = [index for index, slot in enumerate(slots) if not _weight(slot) and index not in owners.values()]
+    vacant += range(len(slots), max(len(slots), WIDTH))
+    new = [reference for reference in wanted if text(reference, "name") not in owners]
+    for reference, index in zip(new, vacant, strict=False):
+        known[index : index + 1] = [{**reference, "weight": 0}]
+    return tuple(known), max(0, len(new) - len(vacant))
+
+
+def _switched(wanted: Sequence[Mapping[str, Any]], known: Slots, missing: int) -> Slots:
+    """Return the slots with the weights of the wanted backends.
+
+    Backends without a slot take those of removed backends, in the next round: at least half of the removed backends
+    serve until then if no other backend does, beginning with the first priority."""
+    references = {text(reference, "name"): reference for reference in wanted}
+    owners = {index: name for name, index in _owners(wanted, known).items()}
+    removed = [index for index, slot in enumerate(known) if index not in owners and _weight(slot)]
+    if missing:
+        count = min(missing, len(removed) if owners else max(1, len(removed) // 2))
+        removed = sorted(removed, key=lambda index: -number(known[index], "priority"))[:count]
+    return tuple(
+        references[owners[index]] if index in owners else {**slot, "weight": 0} if index in removed else slot
+        for index, slot in enumerate(known)
+    )
+
+
+def _final(wanted: Sequence[Mapping[str, Any]], slots: Slots) -> Slots:
+    """Return the slots without those of removed backends, as far as the index of no other backend changes."""
+    owners = _owners(wanted, slots).values()
+    if not owners:
+        return tuple(wanted)
+    spare = {**wanted[0], "weight": 0}
+    return tuple(slot if index in owners else spare for index, slot in enumerate(slots[: max(owners) + 1]))
+
+
+def _owners(wanted: Iterable[Mapping[str, Any]], slots: Slots) -> dict[str, int]:
+    """Return the index of each wanted backend that has a slot: a slot with requests, otherwise the first one."""
+    names = {text(reference, "name") for reference in wanted}
+    order = sorted(range(len(slots)), key=lambda index: (not _weight(slots[index]), index))
+    owners: dict[str, int] = {}
+    for index in order:
+        if text(slots[index], "name") in names:
+            owners.setdefault(text(slots[index], "name"), index)
+    return owners
+
+
+def _weight(slot: Mapping[str, Any]) -> int:
+    return number(slot, "weight", default=1)
+
+
+def _with_slots(route: Object, slots: Iterable[Slots]) -> Object:
+    spec = fields(route, "spec")
+    rules = zip(entries(spec, "rules"), slots, strict=True)
+    rules = [{**rule, "backendRefs": list(references)} for rule, references in rules]
+    return {**route, "spec": {**spec, "rules": rules}}
