@@ -40,7 +40,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.rules
     Relation,
     Transition,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.slots import Stages, stages
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.steps import (
     ChangePlan,
     Delete,
@@ -50,6 +49,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.steps
     Write,
     step_id,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.slots import Stages, stages
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.route_policies import guards
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
 

@@ -14,7 +14,7 @@ The other fields of a rule:
 =================  ====================================================================================================
 needs              required objects, and the condition that must hold for them before this object is written
 transition         intermediate version that is applied between the live and the desired version
-is_staged          backends keep their slots, and change in several versions (`slots.py`)
+is_staged          backends keep their slots, and change in several versions (`compose/model_gateway/slots.py`)
 is_followed        gateways apply a change with a delay, so deletions in the namespace wait for the gateways
 deleted_last       created before the routes that it guards, and deleted after the routes and their backends
 kept_unless        condition that must hold before the object is deleted

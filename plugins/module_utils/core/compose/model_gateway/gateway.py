@@ -29,6 +29,9 @@ ATTEMPTS = 2
 DEFAULT_PRIORITIES = 2
 """Priorities that the retries of the gateway's own policy reach."""
 
+RETRIED = (429, 502, 503, 504, 529)
+"""Status codes that are retried by default: those of overloaded and unreachable endpoints, not those of failed requests
+(500) or slow clients (408)."""
 _NOT_OF_CALLERS = (
     constants.CALLER_HEADER,
     constants.SERVICE_HEADER,
@@ -126,6 +129,8 @@ def _callers(gateway: api.InferenceGateway) -> Object:
 
 
 def _failover(gateway: api.InferenceGateway) -> Object:
+    failover = gateway.spec.failover
+    statuses = RETRIED if failover is None else failover.status_codes
     return parts.envoy_object(
         "BackendTrafficPolicy",
         gateway_metadata(gateway, f"{NAME}-failover"),
@@ -137,7 +142,7 @@ def _failover(gateway: api.InferenceGateway) -> Object:
                 "retryOn": {
                     # Status codes count only with the last of these.
                     "triggers": ["connect-failure", "refused-stream", "reset", "retriable-status-codes"],
-                    "httpStatusCodes": [429, 503],
+                    "httpStatusCodes": sorted(set(statuses)),
                 },
             },
             "healthCheck": {
@@ -156,7 +161,9 @@ def _failover(gateway: api.InferenceGateway) -> Object:
 
 def _client_traffic(gateway: api.InferenceGateway) -> Object:
     metadata = gateway_metadata(gateway, f"{NAME}-client-traffic")
-    headers = {"earlyRequestHeaders": {"remove": list(_NOT_OF_CALLERS)}}
+    # The processor decodes only gzip and br, and responds with 500 to other encodings. A client might decode none.
+    encoding = [{"name": "accept-encoding", "value": "identity"}]
+    headers = {"earlyRequestHeaders": {"set": encoding, "remove": list(_NOT_OF_CALLERS)}}
     spec = {"targetRefs": parts.gateway_target(NAME), "headers": headers, **parts.buffers()}
     return parts.envoy_object("ClientTrafficPolicy", metadata, spec)
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.routes import weighted_backends
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.slots import settled, stages
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.slots import settled, stages
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.route_tree import WIDTH
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
 

@@ -20,7 +20,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.routes import AI_ROUTE
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.route_tree import WIDTH
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import (
     Object,
@@ -31,6 +30,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import 
     text,
 )
 
+_AI_ROUTE = "AIGatewayRoute"
 Slots = tuple[Mapping[str, Any], ...]
 """The `backendRefs` of a rule."""
 
@@ -56,9 +56,9 @@ class Stages:
 
 def stages(desired: Object, live: Object | None) -> Stages:
     """Return the versions between the live and the desired route."""
-    wanted = [entries(rule, "backendRefs") for rule in entries(desired, "spec", "rules")]
+    wanted = [_requested(entries(rule, "backendRefs")) for rule in entries(desired, "spec", "rules")]
     current = [tuple(entries(rule, "backendRefs")) for rule in entries(live, "spec", "rules")]
-    if live is None or identity(desired)[1] != AI_ROUTE or len(wanted) != len(current):
+    if live is None or identity(desired)[1] != _AI_ROUTE or len(wanted) != len(current) or not all(wanted):
         return Stages((), desired)
     changes = [_rounds(references, slots) for references, slots in zip(wanted, current, strict=True)]
     last = [_final(references, change[-1][1]) for references, change in zip(wanted, changes, strict=True)]
@@ -149,6 +149,11 @@ def _owners(wanted: Iterable[Mapping[str, Any]], slots: Slots) -> dict[str, int]
         if text(slots[index], "name") in names:
             owners.setdefault(text(slots[index], "name"), index)
     return owners
+
+
+def _requested(references: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+    """Return the backends with requests, without the slots that `settled` keeps for others."""
+    return [reference for reference in references if _weight(reference)] or references
 
 
 def _weight(slot: Mapping[str, Any]) -> int:
