@@ -3,10 +3,12 @@
 """Random changes of endpoints, priorities, provider keys and budgets under load: no request fails, and at most one of
 1,000 uses the provider of the last priority.
 
-Environment variables set the number of changes (GATEWAY_DRILL_CHANGES), the seed (GATEWAY_DRILL_SEED), and the number of
-busy loops next to the drill (GATEWAY_DRILL_LOOPS). Each run of the fleet applies several changes. The processors read
-their configuration ten times as often as the original does, and runs wait a tenth of the time for them, because 1,000
-changes would otherwise take hours; GATEWAY_DRILL_REAL=1 keeps the original times."""
+Environment variables set the number of changes (GATEWAY_DRILL_CHANGES), the longest duration (GATEWAY_DRILL_MINUTES),
+the seed (GATEWAY_DRILL_SEED), and how many busy loops run next to the drill (GATEWAY_DRILL_LOOPS).
+
+Each run of the fleet applies several changes. The processors read their configuration ten times as often as the
+original does, and runs wait a tenth of the time for them, because 1,000 changes would otherwise take hours;
+GATEWAY_DRILL_REAL=1 keeps the original times."""
 
 from __future__ import annotations
 
@@ -35,16 +37,17 @@ from .equipment import COMPONENTS, GatewayCluster
 CHANGES = int(os.environ.get("GATEWAY_DRILL_CHANGES", "1000"))
 SEED = int(os.environ.get("GATEWAY_DRILL_SEED", "1"))
 LOOPS = int(os.environ.get("GATEWAY_DRILL_LOOPS", "0"))
+MINUTES = float(os.environ.get("GATEWAY_DRILL_MINUTES", "inf"))
 SCALE = 1 if os.environ.get("GATEWAY_DRILL_REAL") else 10
 SERVICES = ("red", "green", "blue")
 ENGINES = tuple(f"e{number}" for number in range(6))
 PAID = "paid"
-MOST = 8
+MOST = 16
 """Most changes in a run."""
 API = "modelplane.ai/v1alpha1"
 
 
-class Killed(Exception):
+class KilledError(Exception):
     """The run was aborted."""
 
 
@@ -145,7 +148,8 @@ class Drill:
 
     def run(self, changes: int, monkeypatch: pytest.MonkeyPatch) -> None:
         """Make changes; some runs are killed and run again."""
-        while self.changes < changes:
+        end = time.monotonic() + 60 * MINUTES
+        while self.changes < changes and time.monotonic() < end:
             batch = self.chance.randint(1, MOST)
             self.label = "; ".join([self.change() for _ in range(min(batch, changes - self.changes))])
             if self.chance.random() < 0.2:
@@ -153,7 +157,7 @@ class Drill:
                     patched.setattr(Executor, "_write", _killing(self.chance.randrange(12)))
                     try:
                         self.fleet.install()
-                    except Killed:
+                    except KilledError:
                         self.label = f"killed: {self.label}"
             self.fleet.install()
 
@@ -166,7 +170,7 @@ def _killing(writes: int) -> Any:
         if step.key.kind == "AIGatewayRoute":
             left[0] -= 1
             if left[0] < 0:
-                raise Killed
+                raise KilledError
         return original(executor, step)
 
     return write

@@ -356,9 +356,8 @@ def _with_slots(context: Context, cluster: str, routed: RoutedModel) -> RoutedMo
     """Return a service whose endpoints keep the slots that they have in the files of a previous build.
 
     Only runs that apply objects themselves can change the weights of a route in stages."""
-    previous = {
-        identity(value): value for place, value in context.earlier(routed.route.service.ref) if place == cluster
-    }
+    earlier = context.earlier_routing(routed.route.service.ref)
+    previous = {identity(value): value for place, value in earlier if place == cluster}
     objects = tuple(settled(value, previous.get(identity(value))) for value in routed.objects)
     return replace(routed, objects=objects)
 

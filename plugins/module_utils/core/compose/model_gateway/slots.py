@@ -162,6 +162,6 @@ def _weight(slot: Mapping[str, Any]) -> int:
 
 def _with_slots(route: Object, slots: Iterable[Slots]) -> Object:
     spec = fields(route, "spec")
-    rules = zip(entries(spec, "rules"), slots, strict=True)
-    rules = [{**rule, "backendRefs": list(references)} for rule, references in rules]
+    pairs = zip(entries(spec, "rules"), slots, strict=True)
+    rules = [{**rule, "backendRefs": list(references)} for rule, references in pairs]
     return {**route, "spec": {**spec, "rules": rules}}
