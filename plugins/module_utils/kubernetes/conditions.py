@@ -195,9 +195,9 @@ class Conditions:
             unmet = self._poll(unmet)
         unmet_namespaces = {condition.namespace for condition in unmet.values()}
         namespaces = {condition.namespace for condition in conditions.values()} - unmet_namespaces
-        if isinstance(waits[0].condition, Known):
+        if any(isinstance(condition, Known) for condition in conditions.values()):
             self._wait_for_processors(namespaces)
-        elif waits[0].condition.settles:
+        elif any(condition.settles for condition in conditions.values()):
             self._settle(namespaces, results)
         return {wait_id: condition.subject for wait_id, condition in self._unmet(unmet, enough=True).items()}
 
