@@ -170,7 +170,10 @@ def test_a_route_changes_back_once_the_ai_gateway_follows_its_change(
     monkeypatch.setattr(applying, "FOLLOW_SECONDS", 0.0)
     found = place.apply([namespace, ai_route(place, "before")])
     kept = only(found, "ConfigMap")
-    assert (kept.action, kept.message) == ("skipped", "kept until gateways have programmed the routes in its namespace")
+    assert (kept.action, kept.message) == (
+        "skipped",
+        "kept until the routes and policies in its namespace are applied",
+    )
     place.apply([namespace, settings, ai_route(place, "between")])
     monkeypatch.undo()
 
@@ -394,8 +397,8 @@ def test_a_limit_counts_until_the_gateway_follows_the_route_that_is_counted_else
     wrong["metadata"]["annotations"] = {"no key": ""}
     until = {
         "failed": (wrong, "the routes and policies in its namespace are applied"),
-        "updated": (ai_route(place, "detour"), "gateways have programmed the routes in its namespace"),
-        "unchanged": (ai_route(place, "detour"), "gateways have programmed the routes in its namespace"),
+        "updated": (ai_route(place, "detour"), "the routes and policies in its namespace are applied"),
+        "unchanged": (ai_route(place, "detour"), "the routes and policies in its namespace are applied"),
     }
     for action, (changed, what) in until.items():
         applied = place.apply([namespace, limits(place, "Hour", "Minute", requests=6), changed])

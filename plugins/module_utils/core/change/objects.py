@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inventory import Key
@@ -256,32 +256,27 @@ class _Planner:
         for index in range(max((len(self._stages[key].rounds) for key in last), default=0)):
             rounds = {key: self._stages[key].rounds[index] for key in last if index < len(self._stages[key].rounds)}
             if index:
-                yield from self._programmed_stages({key: last[key] for key in rounds}, _switched(index))
+                waits = {key: self._version_wait(last[key], Programmed) for key in rounds}
+                yield from waits.values()
                 for key in rounds:
-                    edges = [Edge("until", _switched(index)(key.namespace), _UNKNOWN)]
-                    last[key] = self._version(last[key], rounds[key].known, edges)
+                    last[key] = self._version(last[key], rounds[key].known, [Edge("until", waits[key].id, _UNKNOWN)])
                     yield last[key]
-            new = {key: last[key] for key in rounds if rounds[key].is_new}
-            yield from self._programmed_stages(new, _known(index), Known)
+            waits = {key: self._version_wait(last[key], Known) for key in rounds if rounds[key].is_new}
+            yield from waits.values()
             followed: list[Edge] = []
             for key in rounds:
                 is_last = index + 1 == len(self._stages[key].rounds) and rounds[key].switched == self._stages[key].final
-                edges = [Edge("until", _known(index)(key.namespace), _UNKNOWN)] if key in new else []
+                edges = [Edge("until", waits[key].id, _UNKNOWN)] if key in waits else []
                 edges += [Edge("after", edge.earlier) for edge in followed]
                 last[key] = self._version(last[key], rounds[key].switched, edges, finishes=is_last)
-                yield last[key]
-                wait = self._wait(
-                    f"followed {last[key].id}",
-                    Followed(key.namespace, (rounds[key].switched,)),
-                    Edge("unless", last[key].id),
-                    *followed,
-                )
+                wait = self._version_wait(last[key], Followed, *followed)
                 followed = [Edge("until", wait.id)]
-                yield wait
+                yield from (last[key], wait)
         last = {key: step for key, step in last.items() if not step.finishes}
-        yield from self._programmed_stages(last, _trimmed)
+        waits = {key: self._version_wait(step, Programmed) for key, step in last.items()}
+        yield from waits.values()
         for key, step in last.items():
-            edges = [Edge("until", _trimmed(key.namespace), _UNSWITCHED)]
+            edges = [Edge("until", waits[key].id, _UNSWITCHED)]
             yield self._version(step, self._stages[key].final, edges, finishes=True)
 
     def _version(self, before: Write, desired: Object, edges: Iterable[Edge], *, finishes: bool = False) -> Write:
@@ -293,17 +288,12 @@ class _Planner:
             self._groups[group].append(step.id)
         return step
 
-    def _programmed_stages(
-        self, steps: Mapping[Key, Write], wait_id: Callable[[str], str], condition: type[Programmed] = Programmed
-    ) -> Iterator[Wait]:
-        """Yield a wait for each namespace with routes of these steps, in their current versions."""
-        by_namespace: dict[str, list[Write]] = {}
-        for key, step in steps.items():
-            by_namespace.setdefault(key.namespace, []).append(step)
-        for namespace, values in by_namespace.items():
-            versions = tuple(step.desired if step.stage else step.transitional or step.desired for step in values)
-            edges = [Edge("after", _WRITES), *(Edge("after", step.id) for step in values)]
-            yield self._wait(wait_id(namespace), condition(namespace, versions), *edges)
+    def _version_wait(self, step: Write, condition: type[Programmed], *edges: Edge) -> Wait:
+        """Return the wait for gateways to follow the version of a route that a step writes."""
+        version = step.desired if step.stage else step.transitional or step.desired
+        wait_id = f"{condition.__name__} {step.id}"
+        needed = [Edge("after", _WRITES), Edge("unless", step.id)]
+        return self._wait(wait_id, condition(step.key.namespace, (version,)), *needed, *edges)
 
     # Transitions
 
@@ -509,15 +499,4 @@ _policies_in = "deleted policies of {}".format
 _deleted_in = "deleted objects of {}".format
 _rewritten = "rewritten {}".format
 _programmed = "programmed {}".format
-_trimmed = "switched {}".format
-
-
-def _known(index: int) -> Callable[[str], str]:
-    return f"known {index} {{}}".format
-
-
-def _switched(index: int) -> Callable[[str], str]:
-    return f"switched {index} {{}}".format
-
-
 _unreferenced = "unreferenced by {} {}".format

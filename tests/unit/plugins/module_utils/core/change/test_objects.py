@@ -113,6 +113,7 @@ def test_the_requests_of_one_route_change_at_a_time() -> None:
         "write AIGatewayRoute team/chat",
         "write AIGatewayRoute team/code",
         "wait until processors know the new backends of the routes in namespace team",
+        "wait until processors know the new backends of the routes in namespace team",
         "write the final version of AIGatewayRoute team/chat",
         "wait until gateways have programmed the routes in namespace team",
         "write the final version of AIGatewayRoute team/code",
