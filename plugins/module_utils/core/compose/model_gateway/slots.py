@@ -58,7 +58,8 @@ def stages(desired: Object, live: Object | None) -> Stages:
     """Return the versions between the live and the desired route."""
     wanted = [_requested(entries(rule, "backendRefs")) for rule in entries(desired, "spec", "rules")]
     current = [tuple(entries(rule, "backendRefs")) for rule in entries(live, "spec", "rules")]
-    if live is None or identity(desired)[1] != _AI_ROUTE or len(wanted) != len(current) or not all(wanted):
+    is_staged = live is not None and identity(desired)[1] == _AI_ROUTE and len(wanted) == len(current)
+    if not is_staged or not all(0 < len(references) <= WIDTH for references in wanted):
         return Stages((), desired)
     changes = [_rounds(references, slots) for references, slots in zip(wanted, current, strict=True)]
     last = [_final(references, change[-1][1]) for references, change in zip(wanted, changes, strict=True)]

@@ -70,6 +70,11 @@ def test_slots_at_the_end_are_removed() -> None:
     assert versions("a", [("a", 1), ("a", 0), ("c", 1)]) == [[("a", 1), ("a", 0), ("c", 0)], [("a", 1)]]
 
 
+def test_a_route_with_too_many_backends_is_left_to_the_api_server() -> None:
+    many = route((f"b{index}", 1) for index in range(WIDTH + 1))
+    assert stages(many, route([("a", 1)])).final == many
+
+
 def test_a_directory_keeps_slots_with_one_change() -> None:
     final = settled(route([("a", 1), ("d", 1)]), route([("a", 1), ("b", 1), ("c", 1), ("d", 1)]))
     assert weighted_backends(final) == [("a", 1), ("a", 0), ("a", 0), ("d", 1)]
