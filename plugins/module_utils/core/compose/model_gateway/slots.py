@@ -56,13 +56,13 @@ class Stages:
 
 def stages(desired: Object, live: Object | None) -> Stages:
     """Return the versions between the live and the desired route."""
-    wanted = [_requested(entries(rule, "backendRefs")) for rule in entries(desired, "spec", "rules")]
+    targets = [_requested(entries(rule, "backendRefs")) for rule in entries(desired, "spec", "rules")]
     current = [tuple(entries(rule, "backendRefs")) for rule in entries(live, "spec", "rules")]
-    is_staged = live is not None and identity(desired)[1] == _AI_ROUTE and len(wanted) == len(current)
-    if not is_staged or not all(0 < len(references) <= WIDTH for references in wanted):
+    is_staged = live is not None and identity(desired)[1] == _AI_ROUTE and len(targets) == len(current)
+    if not is_staged or not all(0 < len(references) <= WIDTH for references in targets):
         return Stages((), desired)
-    changes = [_rounds(references, slots) for references, slots in zip(wanted, current, strict=True)]
-    last = [_final(references, change[-1][1]) for references, change in zip(wanted, changes, strict=True)]
+    changes = [_rounds(references, slots) for references, slots in zip(targets, current, strict=True)]
+    last = [_final(references, change[-1][1]) for references, change in zip(targets, changes, strict=True)]
     final = _with_slots(desired, last)
     if not any(map(_moves, current, last)):
         return Stages((), final)
@@ -93,35 +93,35 @@ def _moves(before: Slots, after: Slots) -> bool:
     ]
 
 
-def _rounds(wanted: Sequence[Mapping[str, Any]], slots: Slots) -> list[tuple[Slots, Slots]]:
+def _rounds(targets: Sequence[Mapping[str, Any]], slots: Slots) -> list[tuple[Slots, Slots]]:
     """Return the known and the switched slots of each round, at least one round."""
     rounds = []
     while True:
-        known, missing = _with_new(wanted, slots)
-        slots = _switched(wanted, known, missing)
+        known, missing = _with_new(targets, slots)
+        slots = _switched(targets, known, missing)
         rounds.append((known, slots))
         if not missing:
             return rounds
 
 
-def _with_new(wanted: Sequence[Mapping[str, Any]], slots: Slots) -> tuple[Slots, int]:
+def _with_new(targets: Sequence[Mapping[str, Any]], slots: Slots) -> tuple[Slots, int]:
     """Return the slots with new backends, and the number of backends that have no slot."""
-    known, owners = list(slots), _owners(wanted, slots)
+    known, owners = list(slots), _owners(targets, slots)
     vacant = [index for index, slot in enumerate(slots) if not _weight(slot) and index not in owners.values()]
     vacant += range(len(slots), max(len(slots), WIDTH))
-    new = [reference for reference in wanted if text(reference, "name") not in owners]
+    new = [reference for reference in targets if text(reference, "name") not in owners]
     for reference, index in zip(new, vacant, strict=False):
         known[index : index + 1] = [{**reference, "weight": 0}]
     return tuple(known), max(0, len(new) - len(vacant))
 
 
-def _switched(wanted: Sequence[Mapping[str, Any]], known: Slots, missing: int) -> Slots:
-    """Return the slots with the weights of the wanted backends.
+def _switched(targets: Sequence[Mapping[str, Any]], known: Slots, missing: int) -> Slots:
+    """Return the slots with the weights of the desired backends.
 
     Backends without a slot take those of removed backends, in the next round: at least half of the removed backends
     serve until then if no other backend does, beginning with the first priority."""
-    references = {text(reference, "name"): reference for reference in wanted}
-    owners = {index: name for name, index in _owners(wanted, known).items()}
+    references = {text(reference, "name"): reference for reference in targets}
+    owners = {index: name for name, index in _owners(targets, known).items()}
     removed = [index for index, slot in enumerate(known) if index not in owners and _weight(slot)]
     if missing:
         count = min(missing, len(removed) if owners else max(1, len(removed) // 2))
@@ -132,18 +132,18 @@ def _switched(wanted: Sequence[Mapping[str, Any]], known: Slots, missing: int) -
     )
 
 
-def _final(wanted: Sequence[Mapping[str, Any]], slots: Slots) -> Slots:
+def _final(targets: Sequence[Mapping[str, Any]], slots: Slots) -> Slots:
     """Return the slots without those of removed backends, as far as the index of no other backend changes."""
-    owners = _owners(wanted, slots).values()
+    owners = _owners(targets, slots).values()
     if not owners:
-        return tuple(wanted)
-    spare = {**wanted[0], "weight": 0}
+        return tuple(targets)
+    spare = {**targets[0], "weight": 0}
     return tuple(slot if index in owners else spare for index, slot in enumerate(slots[: max(owners) + 1]))
 
 
-def _owners(wanted: Iterable[Mapping[str, Any]], slots: Slots) -> dict[str, int]:
-    """Return the index of each wanted backend that has a slot: a slot with requests, otherwise the first one."""
-    names = {text(reference, "name") for reference in wanted}
+def _owners(targets: Iterable[Mapping[str, Any]], slots: Slots) -> dict[str, int]:
+    """Return the index of each desired backend that has a slot: a slot with requests, otherwise the first one."""
+    names = {text(reference, "name") for reference in targets}
     order = sorted(range(len(slots)), key=lambda index: (not _weight(slots[index]), index))
     owners: dict[str, int] = {}
     for index in order:

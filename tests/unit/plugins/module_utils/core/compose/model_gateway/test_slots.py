@@ -21,9 +21,9 @@ def route(backends: Iterable[tuple[str, int]], priority: int = 0) -> Object:
     return {"kind": "AIGatewayRoute", "metadata": {"name": "chat"}, "spec": {"rules": [{"backendRefs": references}]}}
 
 
-def versions(wanted: str, live: Backends) -> list[Backends]:
+def versions(targets: str, live: Backends) -> list[Backends]:
     """Return the versions after the live version, without repetitions."""
-    found = stages(route((name, 1) for name in wanted), route(live))
+    found = stages(route((name, 1) for name in targets), route(live))
     texts = [list(live)]
     for version in [*(part for each in found.rounds for part in (each.known, each.switched)), found.final]:
         if weighted_backends(version) != texts[-1]:
@@ -32,7 +32,7 @@ def versions(wanted: str, live: Backends) -> list[Backends]:
 
 
 @pytest.mark.parametrize(
-    ("live", "wanted", "expected"),
+    ("live", "targets", "expected"),
     [
         ("ab", "ab", []),
         ("ab", "ba", []),
@@ -47,8 +47,8 @@ def versions(wanted: str, live: Backends) -> list[Backends]:
         ("ab", "cd", ["a1 b1 c0 d0", "a0 b0 c1 d1", "c0 c0 c1 d1"]),
     ],
 )
-def test_versions(live: str, wanted: str, expected: Sequence[str]) -> None:
-    found = versions(wanted, [(name, 1) for name in live])
+def test_versions(live: str, targets: str, expected: Sequence[str]) -> None:
+    found = versions(targets, [(name, 1) for name in live])
     assert [" ".join(f"{name}{weight}" for name, weight in version) for version in found] == expected
 
 
@@ -89,8 +89,8 @@ def test_random_changes_keep_slots_and_serve(number: int) -> None:
     live: Backends = [(name, chance.choice([0, 1, 1, 1])) for name in chance.sample(names, chance.randint(1, WIDTH))]
     live = [*live[:-1], (live[-1][0], 1)]
     for _ in range(4):
-        wanted = chance.sample(names, chance.choice([1, 3, WIDTH - 1, WIDTH, WIDTH]))
-        change = stages(route((name, 1) for name in wanted), route(live))
+        targets = chance.sample(names, chance.choice([1, 3, WIDTH - 1, WIDTH, WIDTH]))
+        change = stages(route((name, 1) for name in targets), route(live))
         current = live
         for each in change.rounds:
             known, switched = weighted_backends(each.known), weighted_backends(each.switched)
@@ -103,6 +103,6 @@ def test_random_changes_keep_slots_and_serve(number: int) -> None:
             current = switched
         final = weighted_backends(change.final)
         assert [name for name, weight in final if weight] == [name for name, weight in current if weight]
-        assert {name for name, __ in final} == set(wanted) == {name for name, weight in final if weight}
+        assert {name for name, __ in final} == set(targets) == {name for name, weight in final if weight}
         assert [slot for slot in enumerate(final) if slot[1][1]] == [slot for slot in enumerate(current) if slot[1][1]]
         live = final
