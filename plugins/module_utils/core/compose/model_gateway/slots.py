@@ -118,18 +118,38 @@ def _with_new(targets: Sequence[Mapping[str, Any]], slots: Slots) -> tuple[Slots
 def _switched(targets: Sequence[Mapping[str, Any]], known: Slots, missing: int) -> Slots:
     """Return the slots with the weights of the desired backends.
 
-    Backends without a slot take those of removed backends, in the next round: at least half of the removed backends
-    serve until then if no other backend does, beginning with the first priority."""
+    Backends without a slot take those of removed backends in the next round."""
     references = {text(reference, "name"): reference for reference in targets}
     owners = {index: name for name, index in _owners(targets, known).items()}
     removed = [index for index, slot in enumerate(known) if index not in owners and _weight(slot)]
     if missing:
-        count = min(missing, len(removed) if owners else max(1, len(removed) // 2))
-        removed = sorted(removed, key=lambda index: -number(known[index], "priority"))[:count]
+        priorities = {index: number(references[name], "priority") for index, name in owners.items()}
+        removed = _first_removed(
+            {**priorities, **{index: number(known[index], "priority") for index in removed}}, removed
+        )
+        removed = removed[:missing]
     return tuple(
         references[owners[index]] if index in owners else {**slot, "weight": 0} if index in removed else slot
         for index, slot in enumerate(known)
     )
+
+
+def _first_removed(priorities: Mapping[int, int], removed: Iterable[int]) -> list[int]:
+    """Return the removed backends that stop first, given the priorities of all slots with requests.
+
+    Until the others stop, at least half of the backends serve in each priority and the priorities before it. The only
+    backend up to a priority stops if no other backend can."""
+    serving = dict(priorities)
+    order = sorted(removed, key=lambda index: (-priorities[index], index))
+    stopped = []
+    for index in order:
+        priority = priorities[index]
+        before = sum(each <= priority for each in priorities.values())
+        after = sum(each <= priority for each in serving.values()) - 1
+        if 2 * after >= before:
+            del serving[index]
+            stopped.append(index)
+    return stopped or order[:1]
 
 
 def _final(targets: Sequence[Mapping[str, Any]], slots: Slots) -> Slots:

@@ -70,6 +70,25 @@ def test_slots_at_the_end_are_removed() -> None:
     assert versions("a", [("a", 1), ("a", 0), ("c", 1)]) == [[("a", 1), ("a", 0), ("c", 0)], [("a", 1)]]
 
 
+def test_a_full_route_keeps_serving_in_its_first_priority() -> None:
+    """A provider of a later priority gets no requests because of the change."""
+    paid = {"name": "paid", "weight": 1, "priority": 1}
+
+    def full(prefix: str) -> Object:
+        references = [{"name": f"{prefix}{index}", "weight": 1, "priority": 0} for index in range(WIDTH - 1)]
+        return {**route([]), "spec": {"rules": [{"backendRefs": [*references, paid]}]}}
+
+    change = stages(full("new"), full("old"))
+    assert len(change.rounds) > 1
+    for version in (part for each in change.rounds for part in (each.known, each.switched)):
+        serving = [name for name, weight in weighted_backends(version) if weight and name != "paid"]
+        assert len(serving) >= (WIDTH - 1) // 2
+    assert {name for name, weight in weighted_backends(change.final) if weight} == {
+        "paid",
+        *(f"new{index}" for index in range(WIDTH - 1)),
+    }
+
+
 def test_a_route_with_too_many_backends_is_left_to_the_api_server() -> None:
     many = route((f"b{index}", 1) for index in range(WIDTH + 1))
     assert stages(many, route([("a", 1)])).final == many
