@@ -56,8 +56,8 @@ class Stages:
 
 def stages(desired: Object, live: Object | None) -> Stages:
     """Return the versions between the live and the desired route."""
-    targets = [_requested(entries(rule, "backendRefs")) for rule in entries(desired, "spec", "rules")]
-    current = [tuple(entries(rule, "backendRefs")) for rule in entries(live, "spec", "rules")]
+    targets = [_requested(entries(rule, "backendRefs")) for rule in _rules(desired)]
+    current = [tuple(entries(rule, "backendRefs")) for rule in _rules(live)]
     is_staged = live is not None and identity(desired)[1] == _AI_ROUTE and len(targets) == len(current)
     if not is_staged or not all(0 < len(references) <= WIDTH for references in targets):
         return Stages((), desired)
@@ -88,9 +88,7 @@ def settled(desired: Object, previous: Object | None) -> Object:
 
 def _moves(before: Slots, after: Slots) -> bool:
     """Return whether a change adds or removes a slot, starts or stops its requests, or uses it for another backend."""
-    return [(text(slot, "name"), not _weight(slot)) for slot in before] != [
-        (text(slot, "name"), not _weight(slot)) for slot in after
-    ]
+    return [(_name(slot), not _weight(slot)) for slot in before] != [(_name(slot), not _weight(slot)) for slot in after]
 
 
 def _rounds(targets: Sequence[Mapping[str, Any]], slots: Slots) -> list[tuple[Slots, Slots]]:
@@ -109,7 +107,7 @@ def _with_new(targets: Sequence[Mapping[str, Any]], slots: Slots) -> tuple[Slots
     known, owners = list(slots), _owners(targets, slots)
     vacant = [index for index, slot in enumerate(slots) if not _weight(slot) and index not in owners.values()]
     vacant += range(len(slots), max(len(slots), WIDTH))
-    new = [reference for reference in targets if text(reference, "name") not in owners]
+    new = [reference for reference in targets if _name(reference) not in owners]
     for reference, index in zip(new, vacant, strict=False):
         known[index : index + 1] = [{**reference, "weight": 0}]
     return tuple(known), max(0, len(new) - len(vacant))
@@ -119,14 +117,12 @@ def _switched(targets: Sequence[Mapping[str, Any]], known: Slots, missing: int) 
     """Return the slots with the weights of the desired backends.
 
     Backends without a slot take those of removed backends in the next round."""
-    references = {text(reference, "name"): reference for reference in targets}
+    references = {_name(reference): reference for reference in targets}
     owners = {index: name for name, index in _owners(targets, known).items()}
     removed = [index for index, slot in enumerate(known) if index not in owners and _weight(slot)]
     if missing:
-        priorities = {index: number(references[name], "priority") for index, name in owners.items()}
-        removed = _first_removed(
-            {**priorities, **{index: number(known[index], "priority") for index in removed}}, removed
-        )
+        priorities = {index: _priority(references[name]) for index, name in owners.items()}
+        removed = _first_removed({**priorities, **{index: _priority(known[index]) for index in removed}}, removed)
         removed = removed[:missing]
     return tuple(
         references[owners[index]] if index in owners else {**slot, "weight": 0} if index in removed else slot
@@ -163,12 +159,12 @@ def _final(targets: Sequence[Mapping[str, Any]], slots: Slots) -> Slots:
 
 def _owners(targets: Iterable[Mapping[str, Any]], slots: Slots) -> dict[str, int]:
     """Return the index of each desired backend that has a slot: a slot with requests, otherwise the first one."""
-    names = {text(reference, "name") for reference in targets}
+    names = {_name(reference) for reference in targets}
     order = sorted(range(len(slots)), key=lambda index: (not _weight(slots[index]), index))
     owners: dict[str, int] = {}
     for index in order:
-        if text(slots[index], "name") in names:
-            owners.setdefault(text(slots[index], "name"), index)
+        if _name(slots[index]) in names:
+            owners.setdefault(_name(slots[index]), index)
     return owners
 
 
@@ -177,12 +173,23 @@ def _requested(references: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str,
     return [reference for reference in references if _weight(reference)] or references
 
 
+def _name(slot: Mapping[str, Any]) -> str:
+    return text(slot, "name")
+
+
+def _priority(slot: Mapping[str, Any]) -> int:
+    return number(slot, "priority")
+
+
 def _weight(slot: Mapping[str, Any]) -> int:
     return number(slot, "weight", default=1)
 
 
 def _with_slots(route: Object, slots: Iterable[Slots]) -> Object:
-    spec = fields(route, "spec")
-    pairs = zip(entries(spec, "rules"), slots, strict=True)
+    pairs = zip(_rules(route), slots, strict=True)
     rules = [{**rule, "backendRefs": list(references)} for rule, references in pairs]
-    return {**route, "spec": {**spec, "rules": rules}}
+    return {**route, "spec": {**fields(route, "spec"), "rules": rules}}
+
+
+def _rules(route: Object | None) -> list[Object]:
+    return entries(route, "spec", "rules")
