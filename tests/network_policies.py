@@ -1,14 +1,16 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The verdict of NetworkPolicies on a connection (Kubernetes API reference, networking.k8s.io/v1), for ingress.
+"""The verdict of NetworkPolicies on a connection (Kubernetes API reference, networking.k8s.io/v1).
 
-A form that no policy of this collection has (IP blocks, ranges of ports) is an error here and never a verdict.
+A form that no policy of this collection has (IP blocks of ingress, ranges of ports) is an error here and never a
+verdict.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from ipaddress import ip_address, ip_network
 from typing import Any
 
 Object = Mapping[str, Any]
@@ -46,6 +48,54 @@ def may_reach(
         for spec in selecting
         for rule in spec.get("ingress") or ()
     )
+
+
+def may_send(
+    policies: Iterable[Object],
+    namespaces: Mapping[str, Mapping[str, str]],
+    source: Pod,
+    target: Pod | str,
+    port: int,
+    protocol: str = "TCP",
+) -> bool:
+    """Return whether a pod may open a connection to a port of another pod, or of an IP address outside of the cluster.
+    `namespaces`: labels of each."""
+    selecting = [
+        policy["spec"]
+        for policy in policies
+        if policy["metadata"]["namespace"] == source.namespace
+        and "Egress" in _types(policy["spec"])
+        and selects(policy["spec"]["podSelector"], source.labels)
+    ]
+    return not selecting or any(
+        _to(rule, namespaces, source, target) and _leaves(rule, port, protocol)
+        for spec in selecting
+        for rule in spec.get("egress") or ()
+    )
+
+
+def _to(rule: Object, namespaces: Mapping[str, Mapping[str, str]], source: Pod, target: Pod | str) -> bool:
+    assert set(rule) <= {"to", "ports"}, rule
+    peers = rule.get("to") or ()
+    if isinstance(target, str):
+        return not peers or any(_holds(peer["ipBlock"], target) for peer in peers if "ipBlock" in peer)
+    # Networks need not apply IP blocks to pods, and some do not.
+    pods = [peer for peer in peers if "ipBlock" not in peer]
+    return not peers or any(_is_peer(peer, namespaces, target, source) for peer in pods)
+
+
+def _holds(block: Object, address: str) -> bool:
+    assert set(block) <= {"cidr", "except"}, block
+    found = ip_address(address)
+    whole, *excluded = (ip_network(text) for text in (block["cidr"], *(block.get("except") or ())))
+    # The API server refuses others.
+    assert all(each.version == whole.version and each != whole and each.subnet_of(whole) for each in excluded), block
+    return found in whole and not any(found in each for each in excluded)
+
+
+def _leaves(rule: Object, port: int, protocol: str) -> bool:
+    ports = rule.get("ports") or ()
+    return not ports or any((each["port"], each["protocol"]) == (port, protocol) for each in ports)
 
 
 def selects(selector: Object, labels: Mapping[str, str]) -> bool:

@@ -34,6 +34,12 @@ options:
     description: How many are worked on at a time.
     type: int
     default: 4
+  timeout:
+    description:
+      - Seconds after which the copy of an image is stopped, and reported as one that cannot be copied.
+      - Programs that read an image, or read or copy a chart, are stopped after 300 seconds, or this time if it is less.
+    type: float
+    default: 3600
   on_error:
     description:
       - Result of the task when some cannot be copied. The others are copied in any case.

@@ -20,8 +20,9 @@ options:
       - C(class_name) of the GatewayClass; C(listeners), in the form of a ServingStack; C(replicas) of Envoy, and
         C(drain_timeout), the seconds that one which is going lets streams last; C(annotations) and C(source_ranges) of
         its Service; C(proxy), C(spec) of the EnvoyProxy, merged over what is made of the rest; C(image_registry), the
-        mirror of docker.io, and C(image_pull_secrets); C(model_gateway), whether a gateway in mode C(Model) takes its
-        place, and C(certificates), whether such gateways send requests to the cluster.
+        mirror of docker.io, and C(image_pull_secrets); C(endpoint_hosts), internal hosts that endpoints may use, to
+        whose networks proxies of a gateway in mode C(Model) may connect; C(model_gateway), whether a gateway in mode
+        C(Model) takes its place, and C(certificates), whether such gateways send requests to the cluster.
     type: dict
     required: true
 """

@@ -140,7 +140,11 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import
     PUBLISHED_LABEL,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import first_lines, nearest_key
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import (
+    first_lines,
+    nearest_key,
+    without_templates,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores import manifests
 
 CONTROL_PLANE = "control_plane"
@@ -290,12 +294,14 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
     def _add(self, cluster: Mapping[str, Any], control: bool) -> None:
         name = cluster["name"]
         self.inventory.add_host(name, group=WORKLOAD_CLUSTERS)
-        variables = {
-            "fleet_cluster": name,
-            "fleet_source": cluster["source"],
-            "fleet_region": cluster["region"],
-            "fleet_labels": dict(cluster["labels"]),
-        }
+        variables: dict[str, Any] = without_templates(
+            {
+                "fleet_cluster": name,
+                "fleet_source": cluster["source"],
+                "fleet_region": cluster["region"],
+                "fleet_labels": dict(cluster["labels"]),
+            }
+        )
         if cluster["credentials"]:
             variables["fleet_credentials"] = cluster["credentials"]
         if cluster["connection"]:

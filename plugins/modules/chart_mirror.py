@@ -198,7 +198,7 @@ def work(module: AnsibleModule) -> None:
         forks=params["forks"],
     )
     charts = [Chart.of(values) for values in params["charts"]]
-    with workspace(params) as space:
+    with workspace(module) as space:
         try:
             run = Charts(
                 space, Helm(params["helm"], params["plain_http"], params["sources_plain_http"]), settings, module.log

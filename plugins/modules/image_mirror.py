@@ -113,7 +113,7 @@ def work(module: AnsibleModule) -> None:
     images = [Image(*(each[name] for name in names)) for each in module.params["images"] if each["destination"]]
     copied: list[Copied] = []
     problems: list[str] = []
-    with workspace(module.params) as space:
+    with workspace(module) as space:
         try:
             copied = _copied(module, space, images) if images else []
         except MirrorError as error:

@@ -348,7 +348,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.outco
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.secret_copies import by_hand
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.status_tables import tables
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.steps import rollout_steps
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count, without_templates
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.lease import InUseError
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import PLAN_FILE
@@ -515,7 +515,7 @@ def _result(module: AnsibleModule, settings: reconcile.Settings, done: reconcile
         ),
         **{name: built[name] for name in ("table", "services", "costs", "summary")},
         **_shown(module, done, built, found.summary, is_refused=is_refused),
-        "outcome": api.wire(found),
+        "outcome": without_templates(api.wire(found)),
         "refused": list(dict.fromkeys([*done.refused, *refused(found, module.params["strict"])])),
         "clusters": clusters,
         "resized": [asdict(each) for each in done.sizes.resized],

@@ -98,7 +98,7 @@ def work(module: AnsibleModule) -> None:
     prepare(module)
     check_query(module)
     loaded = fleet_inputs.read_manifests(
-        module.params["resources"], endpoint_hosts=endpoint_hosts(module), clouds="error"
+        module.params["resources"], endpoint_hosts=endpoint_hosts(module), clouds="error", namespaces=True
     )
     # All of them: other modules show some, and lead here.
     for problem in loaded.warnings:

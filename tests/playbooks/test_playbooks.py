@@ -462,6 +462,21 @@ def test_manifests_are_never_templated(tmp_path: Path) -> None:
     assert not witness.exists()
 
 
+def test_the_artifact_of_a_job_is_no_template(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next job of a workflow gets `fleet_outcome` as an extra variable, which Ansible evaluates."""
+    monkeypatch.setenv("ANSIBLE_SHOW_CUSTOM_STATS", "true")
+    shutil.copytree(QUICKSTART, tmp_path / "manifests")
+    # Warnings of a file name it.
+    (tmp_path / "manifests" / "models.yaml").rename(tmp_path / "manifests" / "{{ 7 * 191 }}.yaml")
+    output = play("plan", fleet_resources=[str(tmp_path / "manifests")], fleet_build=str(tmp_path / "build"))
+    changed(output)
+    # The standard error, which has the warnings as they are, follows.
+    stats = output.partition("CUSTOM STATS")[2].partition("[WARNING]")[0]
+    assert "fleet_outcome" in stats
+    assert "{ { 7 * 191 }}.yaml" in stats
+    assert "{{" not in stats
+
+
 def test_invalid_manifests_change_nothing_or_are_held(tmp_path: Path) -> None:
     build = tmp_path / "build"
     shutil.copytree(QUICKSTART, tmp_path / "manifests")

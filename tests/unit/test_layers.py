@@ -29,7 +29,7 @@ LAYERS = [
     # What clouds and clients of API servers have in common.
     ("module_utils/kubernetes/credentials", "module_utils/kubernetes/errors"),
     ("module_utils/http", "module_utils/progress", "module_utils/user_cache"),
-    ("module_utils/atomic_file",),
+    ("module_utils/atomic_file", "module_utils/processes"),
     ("module_utils/core/report",),
     ("module_utils/core/output",),
     ("module_utils/core/change",),
@@ -66,6 +66,7 @@ LAYERS = [
         "module_utils/core/secrets",
         "module_utils/core/wire",
     ),
+    ("module_utils/core/secret_shapes",),
     (
         "module_utils/_pydantic",
         "module_utils/_yaml",

@@ -8,7 +8,6 @@ event comes once for each incident that lasts long enough, and once for its end.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -16,7 +15,7 @@ from operator import itemgetter
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import NOT_THIS_RUN
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.inference_cluster import no_answer
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import cut
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import cut, without_templates
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import (
     Object,
     condition_entry,
@@ -35,7 +34,6 @@ ENDS = {CLUSTER_LOST: CLUSTER_RECOVERED, DEPLOYMENT_PENDING: DEPLOYMENT_PLACED}
 
 UNREACHABLE = "Unreachable"
 TIME = "%Y-%m-%dT%H:%M:%SZ"
-_DELIMITER = re.compile(r"(?<=\{)(?=[{%#])")
 
 
 @dataclass(frozen=True, order=True)
@@ -108,7 +106,8 @@ class Event:
             "message": self.message,
             "since": self.since,
         }
-        return {key: without_templates(cut(value)) for key, value in values.items()}
+        document: dict[str, str] = without_templates({key: cut(value) for key, value in values.items()})
+        return document
 
 
 @dataclass(frozen=True)
@@ -162,12 +161,6 @@ def _valid(since: str, now: datetime) -> str:
 def _moment(since: str) -> datetime:
     moment = datetime.fromisoformat(since)
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-
-
-def without_templates(message: str) -> str:
-    """Return a message that no playbook evaluates: Ansible takes the events of a rulebook for trusted extra variables,
-    and what is in a message may come from a manifest or a server."""
-    return _DELIMITER.sub(" ", message)
 
 
 # Readings

@@ -62,6 +62,11 @@ class Loaded:
             return read.locate(problem)
         return item.locate(problem, problem.ref) if item else problem
 
+    def without_namespace(self) -> list[Ref]:
+        """Return the resources of namespaced kinds whose manifests have no namespace."""
+        written = ((resource.ref, self._items.get(resource.ref)) for resource in (*self.resources, *self.unresolved))
+        return [ref for ref, item in written if item and ref.namespace and not item.value["metadata"].get("namespace")]
+
     def with_problems(self, problems: Iterable[Problem]) -> Loaded:
         """Return the same with problems of resources (with `ref`, canonical path) that are no matter of the manifests
         alone."""

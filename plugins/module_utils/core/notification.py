@@ -8,7 +8,12 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count, cut, first_lines
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import (
+    count,
+    cut,
+    first_lines,
+    without_templates,
+)
 
 SCHEMA = "modelplane.ai/notification/v1"
 """Version of the document. Fields may be added to it, and none is removed or gets another meaning."""
@@ -125,7 +130,7 @@ def of_event(fleet: str, event: Mapping[str, Any], time: str) -> dict[str, Any]:
 
 def document(found: Notification, events: Sequence[Event], time: str) -> dict[str, Any]:
     """Return the document of a notification. `time`: when the run ended, by RFC 3339."""
-    return {
+    content: dict[str, Any] = {
         "schema": SCHEMA,
         "fleet": found.fleet,
         "run": dict(found.run),
@@ -137,6 +142,9 @@ def document(found: Notification, events: Sequence[Event], time: str) -> dict[st
         "wrong_more": max(0, len(found.wrong) - _MOST),
         "text": line(found, events),
     }
+    # A rulebook that receives it passes it on as variables.
+    document_: dict[str, Any] = without_templates(content)
+    return document_
 
 
 def line(found: Notification, events: Sequence[Event]) -> str:

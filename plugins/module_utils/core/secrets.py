@@ -4,7 +4,10 @@
 
 from __future__ import annotations
 
+import base64
 import re
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.secret_shapes import digits, known_keys, mask_keys
 
 MASK = "********"
 SHORTEST_KEY = 12
@@ -55,25 +58,72 @@ _PRIVATE_KEY = re.compile(
     r"(?P<end>-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----|\Z)",
     re.DOTALL,
 )
-# Names of objects begin like some keys (`sk-`, `nvapi-`): which of those is a key is up to `_is_a_key`.
-_KNOWN = re.compile(
-    r"\b(?:(?:hf|npm|gh[opsur])_[A-Za-z0-9]{12}|github_pat_|mpk_|(?:AKIA|ASIA)[A-Z0-9]{8}|AIza|ya29\.|k8s-aws-v1\."
-    r"|(?P<plain>sk-[A-Za-z0-9_\-]{12}|glpat-|xox[abeprs]-|nvapi-))[A-Za-z0-9_\-]{8,}[A-Za-z0-9_.\-]*"
-    r"|(?<![\w-])eyJ[\w-]{10,}\.[\w-]{4,}\.[\w-]*"
+# `NAME=value`, `name: value`, `name => "value"`, with or without `export`: the name says whether it is a secret. Names
+# and values are bounded, so that the time is linear.
+_ASSIGNED = re.compile(
+    r"""(?<![\w.$@%/-])(?P<name>\.?[A-Za-z_][\w.-]{0,80})(?P<gap>\\?["']?[ \t]{0,8}(?:=>|:=|=|:(?!:))[ \t]{0,8})"""
+    r"""(?P<value>"(?:[^"\\\n]|\\.){0,4000}"?|'[^'\n]{0,4000}'?|[^\s;,&'"{}\[\]<>()|]+)(?P<rest>[ \t]*(?:\#.*)?$)?"""
 )
-_ROW = re.compile(r"[A-Za-z0-9]{20,}")
-_UUID = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")
+_MARKUP = re.compile(r"(?P<name><(?P<key>[A-Za-z][\w.-]{0,60})>)(?P<value>[^<\s]{1,500})(?=</)")
+# {"name": "HF_TOKEN", "value": "..."}, as variables are in JSON and in flow style.
+_PAIR = re.compile(
+    r"""(?P<all>\bname["']?\s{0,8}[:=]\s{0,8}["']?(?P<name>[\w.-]{1,100})["']?\s{0,8},\s{0,8}["']?value["']?\s{0,8}[:=]"""
+    r"""\s{0,8}["']?)(?P<value>[^"',}\]\s]+)"""
+)
+# User name and password of curl and wget, and the password of programs whose flag for it is short.
+_LOGIN = re.compile(
+    r"(?P<all>(?<!\S)(?:-u|--user)[ =]['\"]?[^\s:'\"]{1,100}:)(?P<value>[^\s'\"]{3,})"
+    r"|(?P<short>\b(?:login|sshpass|mysql\w{0,9}|redis-cli)\b[^\n|;&]{0,120}?\s-[pa]\s?)(?P<word>[^\s'\"]{3,})"
+    r"|(?P<netrc>\blogin\s{1,8}\S{1,100}\s{1,8}password\s{1,8})(?P<said>\S+)"
+)
+_BASIC = re.compile(r"(?P<scheme>\bBasic\s{1,8})(?P<value>[A-Za-z0-9+/]{8,}={0,2})", re.IGNORECASE)
+# A password with a slash; a port or a digest of an image is none.
+_SLASHED_USER_INFO = re.compile(r"://[^\s/@:'\"]{0,100}:(?!\d{1,5}/)[^\s@'\"]{1,256}@(?!sha256:)")
+_BLOCK = re.compile(r"^(?P<indent>[ -]*)(?P<name>[\w.-]{1,80}): *[|>][-+0-9]*$")
 _ENTRY = re.compile(r"^(?P<indent> *)- name: (?P<name>.+)$")
 
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _SECRETS = ("password", "passwd", "passphrase", "secret", "credential", "apikey", "authorization")
-_LAST = (*_SECRETS, "credentials", "token", "accesskey", "privatekey", "signature")
-_LAST_ALONE = frozenset({"key", "keys", "pass", "pwd", "auth", "dsn"})
+_LAST = (*_SECRETS, "credentials", "token", "accesskey", "privatekey", "accountkey", "signature", "passcode", "jwt")
+_LAST_ALONE = frozenset({"key", "keys", "pass", "pwd", "pw", "auth", "dsn", "pat", "dockerconfigjson", "dockercfg"})
 # `--auth-tokens`, where `--max-num-batched-tokens` counts those of a model.
 _OF_TOKENS = frozenset({"access", "api", "auth", "bearer"})
 # `--api-key-file`, `--secret-name` and `--allow-credentials` speak of a secret, and hold none.
-_ABOUT = frozenset({"file", "path", "dir", "name", "ref", "mode", "type", "policy", "length", "ttl"})
+_ABOUT = frozenset(
+    {"file", "path", "dir", "name", "names", "ref", "refs", "mode", "type", "policy", "length", "ttl", "selector"}
+    | {"namespace", "namespaces", "method", "source", "url", "uri", "endpoint", "id", "version", "provider", "manager"}
+    | {"class", "store", "count", "limit", "enabled", "required", "prefix", "header", "env", "driver", "template"}
+)
+# A value of a name such as `auth` or `secret` that names an object, and words that are no value.
+_OBJECT_NAME = re.compile(r"[a-z]+(?:[.-][a-z]+)*\Z")
+_NO_VALUES = frozenset(
+    {"true", "false", "null", "none", "yes", "no", "on", "off", "required", "optional", "~", "...", "…"}
+)
+# Expressions, references, paths, and what starts a block, a comment or an anchor of YAML.
+_NO_VALUE_STARTS = ("$", "<", "*", "&", "|", ">", "!", "%", "#", "/", "./", "../", "~/", "@", "`", "{", "[", "(")
 # `--metrics-endpoint-auth=false`
+_NAMES_OBJECTS = frozenset({"secret", "secrets", "auth", "credential", "credentials", "key", "keys"})
+# Keys of maps and tables: `topologyKey`, `metadataKey`.
+_NO_SECRET_KEYS = frozenset(
+    {
+        "topology",
+        "metadata",
+        "match",
+        "label",
+        "annotation",
+        "sort",
+        "primary",
+        "foreign",
+        "partition",
+        "public",
+        "cache",
+    }
+    | {"config", "map", "field", "hash", "shard", "group", "index", "object", "idempotency", "routing"}
+)
+_HINT = re.compile(r"token|secret|pass|pw|key|cred|auth|sign|jwt|dsn|pat|dockerc", re.IGNORECASE)
+_FILE = re.compile(r"[\w.-]+\.(?:txt|key|pem|json|ya?ml|crt|cer|env|conf|toml|p12|jks)\Z")
+_PLACEHOLDER = re.compile(r"(?:[A-Z]+_)?(?:KEY|TOKEN|PASSWORD|SECRET|FILE|VALUE)\Z")
+_RANDOM_KEY = re.compile(r"(?=[^a-z]*[a-z])(?=[^A-Z]*[A-Z])(?=[^0-9]*[0-9])[A-Za-z0-9+/_=-]{24,}\Z|[0-9a-f]{32,}\Z")
 _SWITCHED = frozenset({"true", "false"})
 _SWITCHES = frozenset({"allow", "enable", "disable", "no", "skip", "use", "trust"})
 
@@ -101,6 +151,13 @@ def _masked_text(line: str) -> str:
         line = pattern.sub(_json, line)
     line = _FLAG.sub(_flag, line)
     line = _USER_INFO.sub(f"://{MASK}@", line)
+    line = _SLASHED_USER_INFO.sub(f"://{MASK}@", line)
+    line = _BASIC.sub(_basic, line)
+    line = _LOGIN.sub(_login, line)
+    if _HINT.search(line):
+        line = _PAIR.sub(_pair, line)
+        line = _MARKUP.sub(_markup, line)
+        line = _ASSIGNED.sub(_assigned, line)
     line = _WEBHOOK.sub(rf"\g<place>{MASK}", line)
     line = _QUERY.sub(rf"\g<name>{MASK}", line)
     return without_keys(line)
@@ -108,32 +165,12 @@ def _masked_text(line: str) -> str:
 
 def without_keys(text: str) -> str:
     """Return a text with a mask in place of each key of a known form. All else stays."""
-    return _KNOWN.sub(lambda found: MASK if _is_a_key(found) else found[0], text)
+    return mask_keys(text, MASK)
 
 
 def holds_key(text: str) -> bool:
     """Return whether a text, such as a name, is or has in it a key of a known form."""
-    return any(map(_is_a_key, _KNOWN.finditer(text)))
-
-
-def _is_a_key(found: re.Match[str]) -> bool:
-    """Return False for the name of an object that begins like a key, such as `sk-learn-large-6d4cf56db6`.
-
-    A key has capitals and digits, or 20 letters and digits in a row, four of them digits, or it is a UUID.
-    """
-    if not found["plain"]:
-        return True
-    text = found[0]
-    has_capitals = text != text.lower()
-    return (
-        (has_capitals and _digits(text) > 0)
-        or any(_digits(row) >= 4 and not row.isdigit() for row in _ROW.findall(text))
-        or _UUID.search(text) is not None
-    )
-
-
-def _digits(text: str) -> int:
-    return sum(map(str.isdigit, text))
+    return bool(known_keys(text))
 
 
 def _header(found: re.Match[str]) -> str:
@@ -152,12 +189,82 @@ def _flag(found: re.Match[str]) -> str:
     return f"{found['flag']}{found['gap']}{MASK}" if hides else found[0]
 
 
+def _basic(found: re.Match[str]) -> str:
+    """Mask what follows `Basic` if it is a user name and a password in Base64."""
+    try:
+        decoded = base64.b64decode(found["value"], validate=True)
+    except ValueError:
+        return found[0]
+    return f"{found['scheme']}{MASK}" if b":" in decoded else found[0]
+
+
+def _login(found: re.Match[str]) -> str:
+    value = found["value"] or found["word"] or found["said"]
+    # IDs of user and group, and ports.
+    is_none = value.isdigit() or value.startswith(_NO_VALUE_STARTS) or value == MASK
+    return found[0] if is_none else f"{found[0].removesuffix(value)}{MASK}"
+
+
+def _pair(found: re.Match[str]) -> str:
+    return f"{found['all']}{MASK}" if secret_like(found["name"]) else found[0]
+
+
+def _markup(found: re.Match[str]) -> str:
+    hides = _names_secret(found["key"]) and not _is_no_value(found["value"])
+    return f"{found['name']}{MASK}" if hides else found[0]
+
+
+def _assigned(found: re.Match[str]) -> str:
+    """Mask the value of an assignment whose name says that it is a secret."""
+    name, gap, value = found["name"], found["gap"], found["value"]
+    quote = value[0] if value[0] in "'\"" else ""
+    said = value.strip("'\"")
+    if not _names_secret(name.removesuffix("-data").removesuffix("_data")) or _is_no_value(said):
+        return found[0]
+    last = _WORDS.findall(name)[-1].lower()
+    if _is_no_secret(name, value) or (last.endswith("token") and said.isdigit()):
+        return found[0]
+    is_line = found["rest"] is not None and not found.string[: found.start()].strip(" -")
+    if name.lower() in ("key", "keys"):
+        hides = _RANDOM_KEY.match(said) is not None
+    elif last in _NAMES_OBJECTS and name != name.upper():
+        # `secret: edge-kubeconfig` names a Secret.
+        hides = not _OBJECT_NAME.match(said)
+    elif quote or "=" in gap or is_line:
+        hides = True
+    else:
+        # In a sentence: `token: must not be empty`.
+        hides = len(said) >= 6 and _is_random(said)
+    return f"{name}{gap}{quote}{MASK}{quote}{found['rest'] or ''}" if hides else found[0]
+
+
+def _is_random(text: str) -> bool:
+    """Return whether a text is no word: it has digits, and letters, or capitals within it."""
+    has_letters = any(map(str.isalpha, text))
+    return has_letters and (digits(text) > 0 or text[1:] != text[1:].lower())
+
+
+def _is_no_value(value: str) -> bool:
+    """Return whether the value of an assignment is a word for none, a reference, an expression or a path."""
+    return (
+        not value
+        or value == MASK
+        or value.lower().rstrip(".,:`") in _NO_VALUES
+        or _FILE.match(value) is not None
+        or _PLACEHOLDER.match(value) is not None
+        or value.startswith(_NO_VALUE_STARTS)
+        or value.startswith(("http://", "https://", "lookup"))
+    )
+
+
 def _names_secret(name: str) -> bool:
     """Return whether the name of a flag or a field says that its value is a secret, by its words."""
     words = [word.lower() for word in _WORDS.findall(name)]
     if not words or words[0] in _SWITCHES:
         return False
     last = words[-1]
+    if last in ("key", "keys") and not _NO_SECRET_KEYS.isdisjoint(words):
+        return False
     if last in _LAST_ALONE or last.endswith(_LAST) or (last == "tokens" and not _OF_TOKENS.isdisjoint(words)):
         return True
     return last not in _ABOUT and any(word.startswith(_SECRETS) for word in words)
@@ -166,7 +273,11 @@ def _names_secret(name: str) -> bool:
 def _is_no_secret(name: str, value: str) -> bool:
     """Return whether it is a switch, or a token of a model's vocabulary (`"eos_token": "</s>"`)."""
     said = value.strip("'\"")
-    return said in _SWITCHED or (name.lower().endswith("token") and said.startswith(("<", "[")))
+    return (
+        said in _SWITCHED
+        or _FILE.match(said) is not None
+        or (name.lower().endswith("token") and said.startswith(("<", "[")))
+    )
 
 
 def _without_values(lines: list[str]) -> list[str]:
@@ -181,6 +292,11 @@ def _without_values(lines: list[str]) -> list[str]:
                 continue
             hidden = None
         named = _ENTRY.match(line)
+        block = _BLOCK.match(line) if line.endswith(("|", ">", "-", "+")) else None
+        if block and _names_secret(block["name"]) and not named:
+            found.append(line.rstrip("|>-+0123456789") + MASK)
+            hidden = len(block["indent"])
+            continue
         if named:
             entry = (len(named["indent"]) + 2, named["name"])
         elif entry and indent == entry[0] and line.lstrip().startswith("value:") and secret_like(entry[1]):

@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
+from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import masked, without_keys
 
@@ -30,6 +31,9 @@ LIKENESS = 0.6
 MISSPELT = 0.86
 """From which likeness on an unknown name is taken for a known one that is misspelt."""
 
+_TEMPLATE = re.compile(r"(?<=\{)(?=[{%#])|\A(?=#jinja2:)")
+"""Places at which a space keeps Ansible from taking a text for a template: within delimiters, and before the header
+that chooses other delimiters."""
 _UTC = re.compile(r"^(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(?:\.\d+)?Z$")
 
 
@@ -240,3 +244,19 @@ def are(number: int, noun: str) -> str:
 def short(value: object) -> str:
     """Return a value as messages show it; empty for lists and mappings, which may hold anything."""
     return "" if isinstance(value, (Mapping, list, tuple)) else short_value(value)
+
+
+def without_templates(value: Any) -> Any:
+    """Return a value without templates in its texts and keys.
+
+    Within a run Ansible evaluates only texts of playbooks and inventories. A text that leaves the run as a variable for
+    others loses that mark: the artifacts of a job, the events of a rulebook and the hosts of an inventory come back as
+    extra variables and inventories, which are trusted. What is in these texts may come from manifests and servers.
+    """
+    if isinstance(value, str):
+        return _TEMPLATE.sub(" ", value)
+    if isinstance(value, Mapping):
+        return {without_templates(key): without_templates(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [without_templates(each) for each in value]
+    return value

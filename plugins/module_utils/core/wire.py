@@ -1,6 +1,7 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Read access to Kubernetes objects in wire form, which are foreign data: nothing of them is checked.
+"""Read access to Kubernetes objects in wire form, which are foreign data: nothing of them is checked but their metadata
+(`with_metadata`).
 
 `fields`, `entries`, `text` and `number` return an empty value for what is missing or of another type.
 """
@@ -49,6 +50,68 @@ def number(value: Any, *path: str, default: int = 0) -> int:
     """The whole number at a path below a value."""
     value_at_path = _value(value, path)
     return value_at_path if isinstance(value_at_path, int) and not isinstance(value_at_path, bool) else default
+
+
+class NoObjectError(ValueError):
+    """A value is no Kubernetes object; the message says why."""
+
+
+_OBJECT_TYPES: dict[str, tuple[type, str]] = {
+    **dict.fromkeys(("apiVersion", "kind"), (str, "a text")),
+    **dict.fromkeys(("spec", "status"), (dict, "a map")),
+}
+_METADATA_TYPES: dict[str, tuple[type, str]] = {
+    **dict.fromkeys(("name", "namespace", "generateName", "uid", "resourceVersion", "selfLink"), (str, "a text")),
+    **dict.fromkeys(("creationTimestamp", "deletionTimestamp"), (str, "a text")),
+    **dict.fromkeys(("generation", "deletionGracePeriodSeconds"), (int, "a number")),
+    **dict.fromkeys(("labels", "annotations"), (dict, "a map")),
+    **dict.fromkeys(("finalizers", "ownerReferences", "managedFields"), (list, "a list")),
+}
+_ENTRY_TYPES: dict[str, tuple[type, str]] = {
+    **dict.fromkeys(("labels", "annotations", "finalizers"), (str, "a text")),
+    **dict.fromkeys(("ownerReferences", "managedFields"), (dict, "a map")),
+}
+_OWNER_FIELDS = ("apiVersion", "kind", "name", "uid")
+
+
+def with_metadata(value: Any) -> Any:
+    """Return what a server sent as an object, if it is one: its metadata has a name, and the types of Kubernetes
+    (meta/v1, ObjectMeta), and `spec` and `status` are maps. Fields that are null are removed, as they count as unset.
+
+    Raises NoObjectError with the field and what it is.
+    """
+    if not isinstance(value, dict) or not isinstance(value.get("metadata"), dict):
+        raise NoObjectError("it has no metadata")
+    metadata = value["metadata"]
+    for part in (value, metadata):
+        for key in [key for key, each in part.items() if each is None]:
+            del part[key]
+    for key, expected in _OBJECT_TYPES.items():
+        if key in value:
+            _expect(value[key], expected, key)
+    if not metadata.get("name"):
+        raise NoObjectError("it has no metadata.name")
+    _check_metadata(metadata)
+    return value
+
+
+def _check_metadata(metadata: Mapping[str, Any]) -> None:
+    for key, expected in _METADATA_TYPES.items():
+        if key in metadata:
+            _expect(metadata[key], expected, f"metadata.{key}")
+    for key, expected in _ENTRY_TYPES.items():
+        each = metadata.get(key, ())
+        for entry in each.values() if isinstance(each, dict) else each:
+            _expect(entry, expected, f"an entry of metadata.{key}")
+    for owner in metadata.get("ownerReferences", ()):
+        for key in _OWNER_FIELDS:
+            _expect(owner.get(key, ""), (str, "a text"), f"metadata.ownerReferences.{key}")
+
+
+def _expect(value: object, expected: tuple[type, str], field: str) -> None:
+    kind, words = expected
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is int):
+        raise NoObjectError(f"{field} is not {words}")
 
 
 def canonical(value: Any) -> Any:

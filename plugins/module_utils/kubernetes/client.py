@@ -13,7 +13,14 @@ from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import FIELD_MANAGER
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, text
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import (
+    NoObjectError,
+    Object,
+    entries,
+    fields,
+    text,
+    with_metadata,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.http.retry import Attempts
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.discovery import (
     Cache,
@@ -45,6 +52,7 @@ _MOST_EMPTY = 100
 _PAGE = 500
 # A Secret may have 1 MiB, and releases of Helm have much of it: a page has to stay below the largest answer.
 _PAGE_OF_SECRETS = 50
+_NO_API_SERVER = "Is this the address of an API server, or is there a proxy in between that changes answers?"
 Query = dict[str, str]
 
 
@@ -182,11 +190,17 @@ class Client:
         path = resource.path(namespace, name)
         call = Call("get", "GET", path, f"read {_named(kind, namespace, name)}", {}, kind=kind)
         try:
-            found = self._requester.json(call)
+            return self._object(self._requester.json(call), call.action)
         except NotFound:
             return None
-        if not _is_object(found):
-            raise Unreachable("answers with something that is no object", cluster=self.name, action=call.action)
+
+    def _object(self, answer: object, action: str) -> dict[str, Any]:
+        """Return what the server sent as an object. Raises Unreachable for something else."""
+        try:
+            found: dict[str, Any] = with_metadata(answer)
+        except NoObjectError as error:
+            message = f"answers with something that is no object: {error}"
+            raise Unreachable(message, cluster=self.name, action=action, hint=_NO_API_SERVER) from None
         return found
 
     def list(self, api_version: str, kind: str, *, namespace: str = "", labels: str = "", fields: str = "") -> Listing:
@@ -244,10 +258,10 @@ class Client:
             )
             seen = False
             for event, item in self._requester.events(call, deadline):
-                resource_version = str(item["metadata"].get("resourceVersion") or resource_version)
+                resource_version = text(item, "metadata", "resourceVersion") or resource_version
                 seen = True
                 if event in ("ADDED", "MODIFIED", "DELETED"):
-                    yield event, item
+                    yield event, self._object(item, action)
             if seen:
                 fruitless = Attempts(self._requester.retries, self._requester.timeout)
             elif deadline - time.monotonic() > 1 and not fruitless.again(answered=True):
@@ -328,7 +342,7 @@ class Client:
             "spec": {"expirationSeconds": seconds},
         }
         call = Call("create", "POST", path, f"make a token of ServiceAccount {namespace}/{name}", {}, body)
-        return str((self._requester.json(call).get("status") or {}).get("token") or "")
+        return text(self._requester.json(call), "status", "token")
 
     def allowed(self, kind: str, spec: Object) -> bool:
         """Return True if an action is allowed: the `spec` of a review (authorization.k8s.io/v1), whose `kind` is
@@ -337,7 +351,7 @@ class Client:
         path = self.resource(api_version, kind).path()
         body = {"apiVersion": api_version, "kind": kind, "spec": spec}
         answer = self._requester.json(Call("review", "POST", path, "ask what is allowed", {}, body))
-        return (answer.get("status") or {}).get("allowed") is True
+        return fields(answer, "status").get("allowed") is True
 
     def listable(self, namespace: str, types: Iterable[ResourceType]) -> builtins.list[ResourceType]:
         """Return the types that the client is permitted to list in a namespace, or all types if the server returns
@@ -345,7 +359,8 @@ class Client:
         api_version = "authorization.k8s.io/v1"
         path = self.resource(api_version, "SelfSubjectRulesReview").path()
         body = {"apiVersion": api_version, "kind": "SelfSubjectRulesReview", "spec": {"namespace": namespace}}
-        status = self._requester.json(Call("review", "POST", path, "ask what is allowed", {}, body)).get("status") or {}
+        answer = self._requester.json(Call("review", "POST", path, "ask what is allowed", {}, body))
+        status = fields(answer, "status")
         if status.get("incomplete") is True:
             return builtins.list(types)
         rules = [rule for rule in entries(status, "resourceRules") if not rule.get("resourceNames")]
@@ -402,7 +417,7 @@ class Client:
             live = self.get(api_version, kind, name, namespace)
             if live is not None and _holds(live, _without_version(obj)):
                 return live
-        return self._requester.parsed(call, answer)
+        return self._object(self._requester.parsed(call, answer), call.action)
 
     def _once_more(
         self, call: Call, resource: ResourceType, answer: Answer, where: tuple[str, str, str]
@@ -437,11 +452,17 @@ class Client:
                 items, query = [], _selectors(labels, fields)
                 continue
             listed, metadata = page.get("items") or [], page.get("metadata") or {}
-            if not _are_objects(listed) or not isinstance(metadata, dict):
-                raise Unreachable("answers with something that is no list of objects", cluster=self.name, action=action)
+            if not isinstance(listed, builtins.list) or not isinstance(metadata, dict):
+                raise Unreachable(
+                    "answers with something that is no list of objects",
+                    cluster=self.name,
+                    action=action,
+                    hint=_NO_API_SERVER,
+                )
             for item in listed:
-                item["apiVersion"], item["kind"] = resource.api_version, resource.kind
-                items.append(item)
+                found = self._object(item, action)
+                found["apiVersion"], found["kind"] = resource.api_version, resource.kind
+                items.append(found)
             more = str(metadata.get("continue") or "")
             if not more:
                 return Listing(tuple(items), str(metadata.get("resourceVersion") or ""))
@@ -491,17 +512,11 @@ class Client:
 def _allows_list(rule: Mapping[str, Any], resource_type: ResourceType) -> bool:
     group = resource_type.api_version.rpartition("/")[0]
     required = {"verbs": "list", "apiGroups": group, "resources": resource_type.plural}
-    return all({"*", value} & set(rule.get(name) or ()) for name, value in required.items())
-
-
-def _is_object(value: object) -> bool:
-    """Return True for a Kubernetes object: a mapping with metadata.name."""
-    metadata = value.get("metadata") if isinstance(value, dict) else None
-    return isinstance(metadata, dict) and isinstance(metadata.get("name"), str)
-
-
-def _are_objects(values: object) -> bool:
-    return isinstance(values, builtins.list) and all(map(_is_object, values))
+    given = {name: rule.get(name) for name in required}
+    return all(
+        isinstance(given[name], builtins.list) and ("*" in given[name] or value in given[name])
+        for name, value in required.items()
+    )
 
 
 def _named(kind: str, namespace: str, name: str) -> str:

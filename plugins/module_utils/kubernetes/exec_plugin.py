@@ -6,9 +6,7 @@ from __future__ import annotations
 
 import datetime
 import json
-import os
 import re
-import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,6 +17,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.creden
     Grant,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import hidden
+from ansible_collections.modelplane.fleet.plugins.module_utils.processes import OutOfTimeError, run
 
 API_VERSIONS = (
     "client.authentication.k8s.io/v1",
@@ -73,29 +72,25 @@ class Program:
             spec["cluster"] = self.cluster
         info = {"apiVersion": self.api_version, "kind": "ExecCredential", "spec": spec}
         try:
-            # There is no module here. pylint: disable-next=ansible-bad-function
-            done = subprocess.run(
+            done = run(
                 [self.command, *self.args],
-                env={**os.environ, **dict(self.env), "KUBERNETES_EXEC_INFO": json.dumps(info)},
-                cwd=self.folder or None,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=self.seconds,
-                check=False,
+                seconds=self.seconds,
+                env={**dict(self.env), "KUBERNETES_EXEC_INFO": json.dumps(info)},
+                folder=self.folder or None,
             )
         except FileNotFoundError:
             raise AccessError(
                 f"exec plugin {self.command}: is not installed", " ".join(self.install_hint.split())[:300]
             ) from None
-        except subprocess.TimeoutExpired:
+        except OutOfTimeError:
             raise AccessError(f"exec plugin {self.command}: gave no answer in {self.seconds:g} s") from None
         except (OSError, ValueError) as error:
             said = error.strerror if isinstance(error, OSError) else "cannot be run"
             raise AccessError(f"exec plugin {self.command}: {said}") from None
-        if done.returncode:
-            said = self._last_words(done.stderr.decode("utf-8", "replace"))
-            raise AccessError(f"exec plugin {self.command}: ended with {done.returncode}{said}")
-        return done.stdout.decode("utf-8", "replace")
+        if done.code:
+            said = self._last_words(done.errors.decode("utf-8", "replace"))
+            raise AccessError(f"exec plugin {self.command}: ended with {done.code}{said}")
+        return done.output.decode("utf-8", "replace")
 
     def _last_words(self, text: str) -> str:
         """The end of what it printed as errors, without what may be secret."""

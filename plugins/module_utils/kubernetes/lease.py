@@ -21,6 +21,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cons
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.control import system_namespace
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.progress import Progress, Seen, unseen
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import utc
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import number
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client, Object
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import (
     UNEXPECTED,
@@ -34,6 +35,9 @@ _LONGEST_PAUSE = 2.0
 RENEWALS = 3
 _RETRIES = 30
 """Renewals of a Lease within its duration, and attempts where one fails."""
+_MOST_SECONDS = 3600
+"""Longest duration of a Lease that `fleet_lease` may ask for."""
+_LONGEST_DURATION = 1 << 31
 
 
 def lease_name(fleet: str) -> str:
@@ -182,7 +186,7 @@ class Lease:
         if renewed:
             desired["acquireTime"] = spec.get("acquireTime") or desired["acquireTime"]
         else:
-            desired["leaseTransitions"] = int(spec.get("leaseTransitions") or 0) + 1
+            desired["leaseTransitions"] = number(spec, "leaseTransitions") + 1
         self._keep(self.client.replace({**found, "spec": desired}))
 
     def _read(self) -> Object | None:
@@ -206,8 +210,21 @@ class Lease:
 
     def _duration_seen(self) -> float:
         """Seconds for which the holder has it without renewing it."""
-        seconds = _spec(self._seen).get("leaseDurationSeconds") if self._seen else None
-        return float(seconds) if isinstance(seconds, int | float) and seconds > 0 else self.duration
+        seconds = number(_spec(self._seen), "leaseDurationSeconds")
+        # A whole number may be too large for a clock.
+        return float(min(seconds, _LONGEST_DURATION)) if seconds > 0 else self.duration
+
+    @property
+    def if_killed(self) -> str:
+        """Advice about a holder that was killed, for people."""
+        seconds = self._duration_seen()
+        delete = f"kubectl --namespace {self.namespace} delete lease {self.name}"
+        if seconds > _MOST_SECONDS:
+            return (
+                f"If it was killed, delete its Lease, which says that it ends after {seconds:.0f} seconds, longer than "
+                f"a run of this collection takes one for: {delete}"
+            )
+        return f"If it was killed, its Lease ends {seconds:g} s after it was last renewed; {delete} ends it at once"
 
     def _ours(self) -> Object:
         now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
@@ -270,8 +287,7 @@ def _acquire(lease: Lease, what: str, wait: float | None, progress: Progress) ->
         held = lease.acquire(wait, seen)
     if not held:
         raise InUseError(
-            f"{what} is in use by {lease.held_by}; waited {wait:g} seconds. Wait for that run to end. If it "
-            f"was killed, its Lease {lease.namespace}/{lease.name} ends by itself"
+            f"{what} is in use by {lease.held_by}; waited {wait:g} seconds. Wait for that run to end. {lease.if_killed}"
         )
 
 

@@ -83,13 +83,15 @@ class Charts:
 
     def prepare(self) -> None:
         """See that Helm runs, and log in. Raises MirrorError."""
-        version = self._space.run(self._helm.version())
+        version = self._space.run(self._helm.version(), awaited=self._helm.program)
         finding = helm_finding(self._helm.program, version.text, version.error)
         if finding:
             raise MirrorError(finding)
         refused = []
         for repository, (username, password) in self._settings.logins.items():
-            ran = self._space.run(self._helm.login(repository, username), given=password)
+            ran = self._space.run(
+                self._helm.login(repository, username), given=password, awaited=f"the login to {repository}"
+            )
             refused += [f"{repository}: {ran.error}"] if ran.error else []
         if refused:
             raise MirrorError("\n".join(refused))
@@ -121,7 +123,9 @@ class Charts:
         known = self.lock.checksum(chart.file)
         check_lock(chart, checksum, known, str(self.lock.path), self._settings.folder)
         for render in chart.renders:
-            ran = self._space.run(self._helm.template(archive, render), given=json.dumps(render.values))
+            ran = self._space.run(
+                self._helm.template(archive, render), given=json.dumps(render.values), awaited=f"the objects of {chart}"
+            )
             if ran.error:
                 raise MirrorError(ran.error)
             found.images |= in_manifests(ran.text)
@@ -132,15 +136,18 @@ class Charts:
 
     def _fetched(self, chart: Chart, number: str) -> str:
         folder = self._space.below("fetched", number)
-        ran = self._pull(self._helm.pull(chart, folder, logged_in=chart.repository in self._settings.logins), number)
+        ran = self._pull(
+            self._helm.pull(chart, folder, logged_in=chart.repository in self._settings.logins), number, chart
+        )
         archive = _archive(folder)
         if ran or not archive:
             raise MirrorError(ran or f"Helm wrote no archive of {chart.source}")
         return archive
 
-    def _pull(self, command: list[str], number: str) -> str:
+    def _pull(self, command: list[str], number: str, chart: Chart) -> str:
         # Several write to a cache of contents at a time.
-        return self._space.run(command, more={"HELM_CONTENT_CACHE": self._space.below("content", number)}).error
+        cache = {"HELM_CONTENT_CACHE": self._space.below("content", number)}
+        return self._space.run(command, more=cache, awaited=f"the archive of {chart}").error
 
     def _keep(self, chart: Chart, archive: str, checksum: str, found: Copied) -> None:
         does = not self._settings.check_mode
@@ -154,14 +161,14 @@ class Charts:
 
     def _push(self, chart: Chart, archive: str, checksum: str, number: str, found: Copied) -> None:
         folder = self._space.below("copied", number)
-        error = self._pull(self._helm.pull_copy(chart, folder), number)
+        error = self._pull(self._helm.pull_copy(chart, folder), number, chart)
         if error and not is_missing(error):
             raise MirrorError(error)
         there = "" if error else _archive(folder)
         if there and not check_copy(chart, checksum, _checksum(there), replace=self._settings.replace):
             return
         does = not self._settings.check_mode
-        error = self._space.run(self._helm.push(chart, archive)).error if does else ""
+        error = self._space.run(self._helm.push(chart, archive), awaited=f"the copy of {chart}").error if does else ""
         if error:
             raise MirrorError(error)
         found.actions.append(f"{chart.file} {_done('pushed', does)} to {chart.destination}")

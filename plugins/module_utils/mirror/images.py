@@ -35,7 +35,7 @@ def tool(space: Workspace, named: str, images: Sequence[Image], *, plain: bool, 
     """The first program that runs. Raises MirrorError."""
     for program in [named] if named else ["crane", "skopeo"]:
         found = ImageTool(program, plain, sources_plain)
-        if not space.run(found.version()).error:
+        if not space.run(found.version(), awaited=program).error:
             return found
     raise MirrorError(no_tool_finding(named, images))
 
@@ -54,15 +54,15 @@ def copy(
 
 
 def _copied(space: Workspace, program: ImageTool, check_mode: bool, log: Callable[[str], None], image: Image) -> Copied:
-    original = space.run(program.inspect(image.source, copy=False))
+    original = space.run(program.inspect(image.source, copy=False), awaited=f"the digest of {image.source}")
     if original.error:
         return _failed(log, image, f"cannot be read from {image.source}: {original.error}")
     # What keeps it from being read may not keep it from being written.
-    there = space.run(program.inspect(image.destination, copy=True))
+    there = space.run(program.inspect(image.destination, copy=True), awaited=f"the digest of {image.destination}")
     before = "" if there.error else program.digest(there.output)
     after = program.digest(original.output)
     if before != after and not check_mode:
-        error = space.run(program.copy(image, after)).error
+        error = space.run(program.copy(image, after), awaited=f"the copy of {image.image}", copies=True).error
         if error:
             return _failed(log, image, f"is not copied to {image.destination}: {error}")
         log(f"{image.image} copied to {image.destination}")

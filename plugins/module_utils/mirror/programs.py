@@ -7,15 +7,18 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ansible_collections.modelplane.fleet.plugins.module_utils import progress
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.mirror_commands import environment
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.progress import Progress, unseen
+from ansible_collections.modelplane.fleet.plugins.module_utils.processes import OutOfTimeError
+from ansible_collections.modelplane.fleet.plugins.module_utils.processes import run as run_program
 
 if TYPE_CHECKING:
     from ansible.module_utils.basic import AnsibleModule
@@ -27,9 +30,13 @@ ARGUMENTS: dict[str, Any] = {
     "plain_http": {"type": "bool", "default": False},
     "sources_plain_http": {"type": "bool", "default": False},
     "forks": {"type": "int", "default": 4},
+    "timeout": {"type": "float", "default": 3600.0},
     "on_error": {"type": "str", "choices": ["fail", "report"], "default": "fail"},
 }
 """Arguments of the modules that run these programs."""
+
+READ_SECONDS = 300.0
+"""Longest time of a program that copies no image: a registry that does not answer must not use the time of a copy."""
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -49,28 +56,38 @@ class Ran:
 
 @dataclass(frozen=True)
 class Workspace:
-    """A folder of this run, and the environment that programs get."""
+    """A folder of this run, and the environment that programs get. `seconds`: longest time of a copy of an image."""
 
     folder: Path
     environment: Mapping[str, str]
+    seconds: float = 3600.0
+    progress: Progress = field(default=unseen)
 
-    def run(self, command: Sequence[str], given: str = "", more: Mapping[str, str] | None = None) -> Ran:
-        """Run a program with an input, and more variables."""
+    def run(
+        self,
+        command: Sequence[str],
+        given: str = "",
+        more: Mapping[str, str] | None = None,
+        *,
+        awaited: str,
+        copies: bool = False,
+    ) -> Ran:
+        """Run a program with an input, and more variables. `awaited`: what is shown while it runs; `copies`: it may
+        take as long as a copy of an image."""
+        seconds = self.seconds if copies else min(self.seconds, READ_SECONDS)
         try:
-            # There is no module here. pylint: disable-next=ansible-bad-function
-            done = subprocess.run(
-                list(command),
-                input=given.encode(),
-                env={**os.environ, **self.environment, **(more or {})},
-                capture_output=True,
-                check=False,
-            )
+            with self.progress("mirror", awaited, ""):
+                done = run_program(
+                    command, seconds=seconds, given=given.encode(), env={**self.environment, **(more or {})}
+                )
+        except OutOfTimeError:
+            return Ran(b"", f"{os.path.basename(command[0])} did not end within {seconds:g} s, and was stopped")
         except OSError as error:
             return Ran(b"", error.strerror or "it does not start")
         except ValueError as error:
             return Ran(b"", str(error))
-        said = done.stderr.decode("utf-8", "replace").strip()
-        return Ran(done.stdout, (said or f"it ended with {done.returncode}") if done.returncode else "")
+        said = done.errors.decode("utf-8", "replace").strip()
+        return Ran(done.output, (said or f"it ended with {done.code}") if done.code else "")
 
     def below(self, *names: str) -> str:
         """The path of a folder in this one, which is made."""
@@ -80,8 +97,11 @@ class Workspace:
 
 
 @contextlib.contextmanager
-def workspace(params: Mapping[str, Any]) -> Iterator[Workspace]:
+def workspace(module: AnsibleModule) -> Iterator[Workspace]:
     """A workspace for the arguments of a module, which is removed at the end."""
+    params: Mapping[str, Any] = module.params
+    if not params["timeout"] > 0:
+        module.fail_json(msg=f"timeout is {params['timeout']:g}, and must be more than 0 (seconds)")
     folder = Path(tempfile.mkdtemp(prefix="modelplane-mirror."))
     try:
         logins = folder / "logins" / "config.json"
@@ -89,7 +109,8 @@ def workspace(params: Mapping[str, Any]) -> Iterator[Workspace]:
         with os.fdopen(os.open(logins, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
             file.write(params["registry_config"] or "{}")
         own = environment(str(folder), str(logins), params["ca_file"] or "")
-        yield Workspace(folder, {**own, **{name: str(value) for name, value in params["environment"].items()}})
+        variables = {**own, **{name: str(value) for name, value in params["environment"].items()}}
+        yield Workspace(folder, variables, params["timeout"], progress.of(module))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

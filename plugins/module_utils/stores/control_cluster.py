@@ -144,7 +144,7 @@ class ControlCluster:
                 if _is_managed(value) and not _is_published(value):
                     labels = fields(value, "metadata", "labels")
                     for label in _OWNERS & labels.keys():
-                        key = (label, labels[label], labels.get(names.NAMESPACE_LABEL, ""))
+                        key = (label, text(labels, label), text(labels, names.NAMESPACE_LABEL))
                         found.setdefault(key, []).append((place, value))
         return found
 

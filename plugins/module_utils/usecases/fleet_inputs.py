@@ -52,6 +52,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.progress imp
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Options
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count, nearest_name
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.changes import changed_fields
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.namespaces import missing_namespaces
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.traffic import refused_endpoints
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, fields, identity
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.yaml_documents import documents
@@ -155,12 +156,14 @@ def read_manifests(
     added: Sequence[str] = (),
     endpoint_hosts: AllowedHosts | None = None,
     clouds: Severity | None = None,
+    namespaces: bool = False,
 ) -> Loaded:
     """Return all resources in `paths`, `added` and `extra_sources`, with all problems. A file in both `paths` and
     `added` is read once.
 
     endpoint_hosts: internal hosts that endpoints may use. If None, hosts of endpoints are not checked.
     clouds: severity of problems with clusters that a cloud would reject. If None, clusters are not checked.
+    namespaces: whether a namespaced resource without a namespace is an error.
 
     Raises StoreError for manifests in the build directory, because built files must not be read as manifests.
     """
@@ -173,6 +176,8 @@ def read_manifests(
     if clouds is not None:
         cloud_problems = clusters_in_clouds.problems(api.wire(resource, set_only=True) for resource in loaded.resources)
         loaded = loaded.with_problems(replace(problem, severity=clouds) for problem in cloud_problems)
+    if namespaces:
+        loaded = loaded.with_problems(missing_namespaces(loaded.without_namespace()))
     loaded = loaded.with_problems(future_classes(loaded.resources, current_date()))
     return replace(loaded, problems=(*unread, *loaded.problems))
 

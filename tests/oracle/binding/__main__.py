@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ansible_collections.modelplane.fleet.tests.kube.binaries import find
 from ansible_collections.modelplane.fleet.tests.kube.control_plane import ControlPlane
-from ansible_collections.modelplane.fleet.tests.oracle.binding import trial
+from ansible_collections.modelplane.fleet.tests.oracle.binding import heterogeneous, trial
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -26,6 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--orders", type=int, default=3)
     parser.add_argument("--patience", type=float, default=6.0, help="seconds without a pod that gets a node")
     parser.add_argument("--unbound", action="store_true", help="compose as if nothing was planned but pools")
+    parser.add_argument("--heterogeneous", action="store_true", help="devices that lack attributes, large pods")
     given = parser.parse_args(arguments)
     plans = orders = pods = stranded = unbound = warned = silent = 0
     with tempfile.TemporaryDirectory() as folder, ControlPlane(find(), "binding", Path(folder)) as plane:
@@ -34,7 +35,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             before = orders
             worst = 0
             for order in range(given.orders):
-                tried = trial.trial(given.seed, number, f"t{number}-{order}", bound=not given.unbound)
+                name = f"t{number}-{order}"
+                if given.heterogeneous:
+                    tried = trial.plan(heterogeneous.generate(given.seed, number), name, bound=not given.unbound)
+                else:
+                    tried = trial.trial(given.seed, number, name, bound=not given.unbound)
                 if not tried.pods:
                     break
                 since = time.monotonic()

@@ -21,6 +21,7 @@ from ansible_collections.modelplane.fleet.tests.oracle.placement.written import 
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+_MOST_DEVICES = 32
 _GROUP = "leaderworkerset.sigs.k8s.io/group-index"
 
 
@@ -29,7 +30,7 @@ class _Pod:
     name: str
     labels: Mapping[str, str]
     spec: Object
-    devices: Object
+    claims: Sequence[Object]
 
     def terms(self, kind: str, strength: str = _REQUIRED) -> list[Object]:
         found: list[Object] = self.spec.get("affinity", {}).get(kind, {}).get(strength, [])
@@ -92,9 +93,10 @@ def _pods(load: Sequence[Object]) -> Iterator[_Pod]:
                 templates = [gang["leaderTemplate"], *[gang["workerTemplate"]] * (gang["size"] - 1)]
             for number, template in enumerate(templates):
                 if "resourceClaims" in template["spec"]:
-                    claim = claims[template["spec"]["resourceClaims"][0]["resourceClaimTemplateName"]]
+                    names_of = [each["resourceClaimTemplateName"] for each in template["spec"]["resourceClaims"]]
+                    devices = [claims[each]["spec"]["spec"]["devices"] for each in names_of]
                     labels = {**template["metadata"]["labels"], _GROUP: str(copy)}
-                    yield _Pod(f"{name}-{copy}-{number}", labels, template["spec"], claim["spec"]["spec"]["devices"])
+                    yield _Pod(f"{name}-{copy}-{number}", labels, template["spec"], devices)
 
 
 def _place(pod: _Pod, nodes: Sequence[_Node], chance: random.Random) -> bool:
@@ -186,18 +188,25 @@ def _satisfies(expression: Object, value: str | None) -> bool:
 
 
 def _allocations(pod: _Pod, node: _Node) -> Iterator[list[int]]:
-    """Return what is free on a node after each way to serve the claim of a pod."""
-    requests = pod.devices["requests"]
-    bound = [constraint.get("requests") or [each["name"] for each in requests] for constraint in _constraints(pod)]
+    """Return what is free on a node after each way to serve the claims of a pod."""
+    yield from _allocated(pod.claims, node, node.free)
+
+
+def _allocated(claims: Sequence[Object], node: _Node, free: list[int]) -> Iterator[list[int]]:
+    if not claims:
+        yield free
+        return
+    first, *rest = claims
+    requests = first["requests"]
+    if sum(each["exactly"].get("count", 1) for each in requests) > _MOST_DEVICES:
+        return
+    constraints: list[Any] = first.get("constraints", [])
+    bound = [constraint.get("requests") or [each["name"] for each in requests] for constraint in constraints]
     roots = {str(device.attributes.get(ROOT, "only")) for device in node.pool.devices} if bound else {""}
     for root in sorted(roots):
         names_of = {name for together in bound for name in together}
-        yield from _serve(node, requests, node.free, dict.fromkeys(names_of, root))
-
-
-def _constraints(pod: _Pod) -> list[Any]:
-    found: list[Any] = pod.devices.get("constraints", [])
-    return found
+        for after in _serve(node, requests, free, dict.fromkeys(names_of, root)):
+            yield from _allocated(rest, node, after)
 
 
 def _serve(node: _Node, requests: Sequence[Object], free: list[int], roots: Mapping[str, str]) -> Iterator[list[int]]:
@@ -229,12 +238,20 @@ def _split(free: list[int], kinds: Sequence[int], count: int) -> Iterator[list[i
 
 
 def _accepted(pool: Pool, request: Object) -> list[int]:
+    """Return the positions of the devices that a request accepts; none where a selector fails on a device.
+
+    kube-scheduler fails only if it comes to that device before it has found enough, which depends on the order.
+    """
     exactly = request["exactly"]
     selectors = [compile_selector(each["cel"]["expression"]) for each in exactly.get("selectors", [])]
-    return [
-        kind
-        for kind, device in enumerate(pool.devices)
-        if device.claim == "DRA"
-        and device.device_class_name == exactly["deviceClassName"]
-        and all(selector.evaluate(device).match for selector in selectors)
-    ]
+    found = []
+    for kind, device in enumerate(pool.devices):
+        if device.claim != "DRA" or device.device_class_name != exactly["deviceClassName"]:
+            continue
+        verdicts = [selector.evaluate(device) for selector in selectors]
+        failed = next((verdict for verdict in verdicts if not verdict.match), None)
+        if failed is not None and failed.error:
+            return []
+        if failed is None:
+            found.append(kind)
+    return found

@@ -195,7 +195,9 @@ def _unbound(plane: ControlPlane, namespace: str, pods: int, patience: float, tr
         missing = pods - len(claiming)
         refused = sum(map(_is_refused, claiming))
         if time.monotonic() - since > patience or (trusting and not missing and bound + refused == pods):
-            waiting = [pod["metadata"]["name"] for pod in claiming if "nodeName" not in pod["spec"]]
+            waiting = [
+                f"{pod['metadata']['name']}: {_message(pod)}" for pod in claiming if "nodeName" not in pod["spec"]
+            ]
             return [*waiting, *(f"missing-{number}" for number in range(missing))]
         time.sleep(_POLL_SECONDS)
 
@@ -205,6 +207,12 @@ def _is_refused(pod: Object) -> bool:
     return "nodeName" not in pod["spec"] and any(each.get("reason") == "Unschedulable" for each in conditions)
 
 
+def _message(pod: Object) -> str:
+    """Return what kube-scheduler says of a pod without a node."""
+    conditions = pod.get("status", {}).get("conditions", [])
+    return next((str(each.get("message", "")) for each in conditions if each["type"] == "PodScheduled"), "")
+
+
 def _nodes(clusters: Iterable[Cluster]) -> Iterator[Object]:
     """Return the nodes of all pools, with what their drivers publish: devices first, so that they are there in time."""
     for pool in (pool for cluster in clusters for pool in cluster.pools):
@@ -212,7 +220,10 @@ def _nodes(clusters: Iterable[Cluster]) -> Iterator[Object]:
         for node in made:
             name = node["metadata"]["name"]
             for driver in sorted({device.driver for device in pool.devices if device.claim == "DRA"}):
-                yield from workers.slices(name, driver, list(_published(pool, driver)), 1)
+                devices = list(_published(pool, driver))
+                # kube-scheduler tries devices in the order of the ResourceSlice.
+                random.Random(f"{name}/{driver}").shuffle(devices)
+                yield from workers.slices(name, driver, devices, 1)
         yield from made
 
 
@@ -220,7 +231,7 @@ def _published(pool: Pool, driver: str) -> Iterator[Object]:
     for device in pool.devices:
         if device.claim != "DRA" or device.driver != driver:
             continue
-        attributes: dict[str, Any] = {name: {"string": str(value)} for name, value in device.attributes.items()}
+        attributes: dict[str, Any] = {name: _attribute(value) for name, value in device.attributes.items()}
         # A node has one root where the class does not publish it: then all its devices go together.
         attributes.setdefault(ROOT, {"string": "only"})
         if device.device_class_name == OTHER:
@@ -228,6 +239,15 @@ def _published(pool: Pool, driver: str) -> Iterator[Object]:
         capacity = {name: {"value": str(value)} for name, value in device.capacity.items()}
         for number in range(device.count):
             yield {"name": f"{device.name}-{number}", "attributes": attributes, "capacity": capacity}
+
+
+def _attribute(value: object) -> Object:
+    """Return the wire form of an attribute."""
+    if isinstance(value, bool):
+        return {"bool": value}
+    if isinstance(value, int):
+        return {"int": value}
+    return {"string": value} if isinstance(value, str) else {"version": str(value)}
 
 
 def _remove(plane: ControlPlane, tried: Trial) -> None:

@@ -4,7 +4,8 @@
 // Command cel asks Kubernetes' own device selector code for its verdict.
 //
 // It reads one JSON object a line, {"expression": ..., "device": {"driver", "attributes", "capacity"}}, and answers
-// one a line: {"verdict": "match"|"no-match"|"eval-error"|"compile-error"|"bad-device", "message", "cost"}.
+// one a line: {"verdict": "match"|"no-match"|"eval-error"|"compile-error"|"bad-device", "message", "cost", "estimate"}.
+// The estimate is the cost by which the API server accepts or refuses the expression.
 package main
 
 import (
@@ -30,9 +31,10 @@ type question struct {
 }
 
 type answer struct {
-	Verdict string `json:"verdict"`
-	Message string `json:"message,omitempty"`
-	Cost    uint64 `json:"cost"`
+	Verdict  string `json:"verdict"`
+	Message  string `json:"message,omitempty"`
+	Cost     uint64 `json:"cost"`
+	Estimate uint64 `json:"estimate"`
 }
 
 func ask(q question) (a answer) {
@@ -49,10 +51,11 @@ func ask(q question) (a answer) {
 		return answer{Verdict: "compile-error", Message: "longer than the API server takes"}
 	}
 	compiler := dracel.GetCompiler(dracel.Features{EnableConsumableCapacity: true})
-	compiled := compiler.CompileCELExpression(q.Expression, dracel.Options{DisableCostEstimation: true})
+	compiled := compiler.CompileCELExpression(q.Expression, dracel.Options{})
 	if compiled.Error != nil {
 		return answer{Verdict: "compile-error", Message: compiled.Error.Error()}
 	}
+	a.Estimate = compiled.MaxCost
 	match, details, err := compiled.DeviceMatches(context.Background(), dracel.Device{
 		Driver: d.Driver, Attributes: d.Attributes, Capacity: d.Capacity,
 	})

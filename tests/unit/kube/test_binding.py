@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 from ansible_collections.modelplane.fleet.tests.kube.control_plane import ControlPlane
-from ansible_collections.modelplane.fleet.tests.oracle.binding import trial
+from ansible_collections.modelplane.fleet.tests.oracle.binding import heterogeneous, trial
 from ansible_collections.modelplane.fleet.tests.oracle.placement.written import Fleet, read
 
 # On slow machines pods take long to get a node; a pod that finds none costs a failing test as much.
@@ -64,6 +64,22 @@ def test_plans_are_bound(plane: ControlPlane, number: int) -> None:
     tried = trial.trial(1, number, f"sample-{number}")
     assert tried.pods
     assert _bind(plane, tried, 0) == []
+
+
+@pytest.mark.parametrize("number", [5, 6, 7, 13])
+def test_large_pods_are_bound_on_nodes_with_devices_that_lack_attributes(plane: ControlPlane, number: int) -> None:
+    tried = trial.plan(heterogeneous.generate(1, number), f"mixed-{number}")
+    assert tried.pods
+    assert _bind(plane, tried, 0) == []
+
+
+@pytest.mark.interrupted
+@pytest.mark.parametrize("number", range(120))
+def test_heterogeneous_plans_are_bound_in_any_order(plane: ControlPlane, number: int) -> None:
+    for order in range(2):
+        tried = trial.plan(heterogeneous.generate(2, number), f"mixed-{number}-{order}")
+        if tried.pods and not tried.may_strand:
+            assert _bind(plane, tried, order) == []
 
 
 @pytest.mark.interrupted

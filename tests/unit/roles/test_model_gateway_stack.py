@@ -245,7 +245,7 @@ def test_a_gateway_in_mode_model_takes_the_place_of_the_workload_gateway() -> No
         GatewayChoices(model_gateway=True, exposure="Route", image_pull_secrets=["mirror"])
     )
     # Those of the fleet are composed with its other objects.
-    assert {each["kind"] for each in more} == {"EnvoyProxy", "EnvoyPatchPolicy"}
+    assert {each["kind"] for each in more} == {"EnvoyProxy", "EnvoyPatchPolicy", "NetworkPolicy"}
     assert (proxied["kind"], proxied["metadata"]["name"]) == ("GatewayClass", "envoy")
     assert proxied["spec"]["parametersRef"]["name"] == proxy["metadata"]["name"] == "envoy"
     provider = proxy["spec"]["provider"]["kubernetes"]

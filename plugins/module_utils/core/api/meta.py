@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Annotated, Any, ClassVar
 
@@ -31,6 +31,10 @@ DNS_SUBDOMAIN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?
 DNS_SUBDOMAIN_WORDS = (
     "must be lower case letters, digits, '-' and '.', each part beginning and ending with a letter or digit"
 )
+GENERATED_NAME = r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*-?)?$"
+# RFC 3339
+TIME = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?(Z|[+-][0-9]{2}:[0-9]{2})$"
+TIME_WORDS = "must be a time, such as 2026-01-31T12:00:00Z"
 RESERVED_PREFIX = "modelplane.ai/"
 
 _MAX_PREFIX = 253
@@ -155,6 +159,64 @@ def _annotation_bytes(meta: Any) -> bool:
     return total <= _MAX_ANNOTATION_BYTES
 
 
+def _bad_finalizers(meta: Any) -> list[Violation]:
+    return [
+        Violation(("finalizers", index), _bad_prefix(name) or _bad_syntax(name), name)
+        for index, name in enumerate(meta.finalizers or ())
+        if _bad_prefix(name) or _bad_syntax(name)
+    ]
+
+
+# Fields of the entries of two lists (meta/v1, OwnerReference and ManagedFieldsEntry): type, and the pattern of texts.
+_OWNER: Mapping[str, tuple[type, str]] = {
+    "apiVersion": (str, r"([^/]+/)?[^/]+"),
+    **dict.fromkeys(("kind", "name", "uid"), (str, r".+")),
+    **dict.fromkeys(("controller", "blockOwnerDeletion"), (bool, "")),
+}
+_OWNER_REQUIRED = ("apiVersion", "kind", "name", "uid")
+_MANAGED: Mapping[str, tuple[type, str]] = {
+    "manager": (str, r".{0,128}"),
+    "operation": (str, r"Apply|Update"),
+    "time": (str, TIME.strip("^$")),
+    "fieldsType": (str, r"FieldsV1"),
+    "fieldsV1": (dict, ""),
+    **dict.fromkeys(("apiVersion", "subresource"), (str, r".*")),
+}
+_NOUNS = {str: "text", bool: "true or false", dict: "a mapping"}
+
+
+def _bad_owners(meta: Any) -> list[Violation]:
+    owners = meta.owner_references or []
+    found = list(_bad_entries("ownerReferences", owners, _OWNER, _OWNER_REQUIRED))
+    if sum(owner.get("controller") is True for owner in owners) > 1:
+        found.append(Violation(("ownerReferences",), "at most one owner can be the controller"))
+    return found
+
+
+def _bad_managers(meta: Any) -> list[Violation]:
+    return list(_bad_entries("managedFields", meta.managed_fields or [], _MANAGED))
+
+
+def _bad_entries(
+    field: str,
+    entries: Sequence[Mapping[str, Any]],
+    known: Mapping[str, tuple[type, str]],
+    required: Sequence[str] = (),
+) -> Iterator[Violation]:
+    for index, entry in enumerate(entries):
+        for name in required:
+            if entry.get(name) is None:
+                yield Violation((field, index, name), "is required")
+        for name, value in entry.items():
+            kind, pattern = known.get(name, (object, ""))
+            if name not in known:
+                yield Violation((field, index, name), "is not a known field")
+            elif value is not None and not isinstance(value, kind):
+                yield Violation((field, index, name), f"must be {_NOUNS[kind]}", value)
+            elif isinstance(value, str) and not re.fullmatch(pattern, value):
+                yield Violation((field, index, name), "is not valid", value)
+
+
 LabelValue = Annotated[str, Field(max_length=_MAX_VALUE)]
 
 
@@ -185,6 +247,9 @@ class ObjectMeta(Model):
         ),
         *key_rules("annotations", syntax=("META-4",), prefix=("META-5",)),
         Rule(("META-6",), f"annotations must be at most {_MAX_ANNOTATION_BYTES} bytes together", "", _annotation_bytes),
+        Rule(("META-7",), "every finalizer must be a valid Kubernetes key", "", _bad_finalizers),
+        Rule(("META-8",), "every entry of ownerReferences must be valid", "", _bad_owners),
+        Rule(("META-9",), "every entry of managedFields must be valid", "", _bad_managers),
     )
 
     name: Annotated[str, Words(DNS_SUBDOMAIN_WORDS)] = Field(
@@ -195,14 +260,23 @@ class ObjectMeta(Model):
     )
     labels: dict[str, LabelValue] | None = Field(default=None, description="Labels, which selectors match.")
     annotations: dict[str, str] | None = Field(default=None, description="Notes for people and programs.")
-    generate_name: str | None = Field(default=None, description="Written by API servers; has no effect.")
+    generate_name: Annotated[str, Words(DNS_SUBDOMAIN_WORDS)] | None = Field(
+        default=None,
+        max_length=253,
+        pattern=GENERATED_NAME,
+        description="Beginning of a name that API servers complete; has no effect.",
+    )
     uid: str | None = Field(default=None, description="Written by API servers; has no effect.")
     resource_version: str | None = Field(default=None, description="Written by API servers; has no effect.")
     generation: int | None = Field(default=None, description="Written by API servers: counts changes of `spec`.")
-    creation_timestamp: str | None = Field(
-        default=None, description="Written by API servers; older ModelDeployments of equal priority are placed first."
+    creation_timestamp: Annotated[str, Words(TIME_WORDS)] | None = Field(
+        default=None,
+        pattern=TIME,
+        description="Written by API servers; older ModelDeployments of equal priority are placed first.",
     )
-    deletion_timestamp: str | None = Field(default=None, description="Written by API servers; has no effect.")
+    deletion_timestamp: Annotated[str, Words(TIME_WORDS)] | None = Field(
+        default=None, pattern=TIME, description="Written by API servers; has no effect."
+    )
     deletion_grace_period_seconds: int | None = Field(
         default=None, description="Written by API servers; has no effect."
     )

@@ -92,6 +92,13 @@ class ResolvedDeviceRequest(Model):
     selectors: Annotated[list[Selector], Atomic()] | None = Field(
         default=None, max_length=9, description="Conditions of the deployment, unchanged, then that of device."
     )
+    guarded: bool | None = Field(
+        default=None,
+        description=(
+            "If true, selectors of the claim test for each attribute and capacity that they read, because devices of "
+            "the pool lack some of them."
+        ),
+    )
 
 
 class PlannedNodes(Model):

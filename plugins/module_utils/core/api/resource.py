@@ -19,12 +19,10 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base imp
     Violation,
     Words,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.meta import ObjectMeta
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.meta import TIME, TIME_WORDS, ObjectMeta
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
 
 DEFAULT_NAMESPACE = "default"
-# RFC 3339
-_TIME = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?(Z|[+-][0-9]{2}:[0-9]{2})$"
 _NONE: Mapping[str, str] = MappingProxyType({})
 
 READY_COLUMN = Column(
@@ -40,8 +38,8 @@ class Condition(Model):
     status: Literal["True", "False", "Unknown"] = Field(description="Whether the condition holds.")
     reason: str | None = Field(default=None, max_length=1024, description="One CamelCase word for the cause.")
     message: str | None = Field(default=None, max_length=32768, description="The cause, for people.")
-    last_transition_time: Annotated[str, Words("must be a time, such as 2026-01-31T12:00:00Z")] | None = Field(
-        default=None, pattern=_TIME, description="When `status` last changed."
+    last_transition_time: Annotated[str, Words(TIME_WORDS)] | None = Field(
+        default=None, pattern=TIME, description="When `status` last changed."
     )
     observed_generation: int | None = Field(
         default=None, ge=0, description="The metadata.generation that this observation is about."

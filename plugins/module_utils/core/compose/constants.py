@@ -43,6 +43,8 @@ STREAM_GRACE_SECONDS = 240
 """Time that a terminating pod of a replica keeps serving, unless the fleet or a member sets another one."""
 
 ENGINE_CONTAINER = "engine"
+CLAIM = "devices"
+"""Name of the first claim of a pod that claims devices."""
 MODEL_CACHE_PATH = "/mnt/models"
 SERVED_NAME_VARIABLE = "MODELPLANE_SERVED_MODEL_NAME"
 """Environment variable of engines: the name by which gateways in mode Model ask for their model."""

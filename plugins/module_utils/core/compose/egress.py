@@ -24,10 +24,11 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cont
     control_metadata,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.endpoint_url import Target
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.hosts import excluded_networks, inner_host
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.hosts import inner_host
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.network import (
     admit,
     network_policy,
+    outside_rules,
     pods_of,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.options import Options
@@ -38,8 +39,6 @@ EGRESS_PORT = 80
 """Port of the Service. Requests from the gateway to the proxy are plain HTTP inside the cluster."""
 
 _REPLICAS = 2
-_DNS_PORTS = (53, 5353)
-"""Ports of DNS: of its Service, and of the pods behind it on OpenShift."""
 _PORT_NAME = "http"
 _CHECKSUM_ANNOTATION = "modelplane.ai/egress-config-checksum"
 _USER = 65532
@@ -190,13 +189,7 @@ def _destinations(target: Target) -> list[dict[str, Any]] | None:
     """
     if inner_host(target.host):
         return None
-    outside = [
-        {"ipBlock": {"cidr": cidr, "except": excluded_networks(version)}}
-        for cidr, version in (("0.0.0.0/0", 4), ("::/0", 6))
-    ]
-    names = [{"port": port, "protocol": protocol} for port in _DNS_PORTS for protocol in ("UDP", "TCP")]
-    # DNS caches on nodes have link-local addresses, so the DNS rule has no peers.
-    return [{"to": outside}, {"ports": names}]
+    return outside_rules()
 
 
 def _service(metadata: Mapping[str, Any], selector: Mapping[str, str]) -> Object:

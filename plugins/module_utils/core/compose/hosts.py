@@ -10,11 +10,16 @@ NetworkPolicies.
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, collapse_addresses, ip_address, ip_network
+from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.registry import CLOUDS
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.top_level_domains import (
+    TOP_LEVEL_DOMAINS,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import is_dns_label
 
 Address = IPv4Address | IPv6Address  # pylint: disable=unsupported-binary-operation
@@ -22,26 +27,44 @@ Network = IPv4Network | IPv6Network  # pylint: disable=unsupported-binary-operat
 
 _METADATA = "is the metadata service of a cloud"
 _CLUSTER = "is a name of the cluster itself"
+_PRIVATE = "has no top-level domain of the public DNS: it resolves in a cluster or a private network only"
+_EMBEDDING = "is of a DNS service that resolves a name to the address in it"
 _SERVICES = "is in a default range of Services of a cluster"
 _MACHINE = "is a loopback address or name"
 _LINK = "is valid on one network link only"
+_RESERVED = "is in a range that is reserved for protocols and tests (IANA special-purpose registries)"
 
 _METADATA_HOSTS = tuple(host for cloud in CLOUDS for host in cloud.platform.metadata_hosts)
-_NAMES = {
+_SUFFIXES = {
     **dict.fromkeys(_METADATA_HOSTS, _METADATA),
     "metadata.azure.internal": _METADATA,
     "metadata.tencentyun.com": _METADATA,
-    "cluster.local": _CLUSTER,
-}
-_SUFFIXES = {
-    **dict.fromkeys(_METADATA_HOSTS, _METADATA),
+    "metadata.platformequinix.com": _METADATA,
+    "metadata.packet.net": _METADATA,
+    "metadata.exoscale.com": _METADATA,
     "cluster.local": _CLUSTER,
     "svc": _CLUSTER,
+    "pod": _CLUSTER,
+    "default": _CLUSTER,
     "localhost": _MACHINE,
     "localdomain": _MACHINE,
+    # Below a public top-level domain, yet of the private network (RFC 8375, RFC 9462, RFC 9665, RFC 7050).
+    **dict.fromkeys(("home.arpa", "resolver.arpa", "service.arpa", "ipv4only.arpa"), _PRIVATE),
+    **dict.fromkeys(
+        (
+            *("nip.io", "sslip.io", "xip.io", "traefik.me", "backname.io", "ip6.name", "ipq.co", "1u.ms", "rbndr.us"),
+            *("local-ip.co", "local-ip.sh", "plex.direct", "localhost.direct"),
+            *("lvh.me", "localtest.me", "vcap.me", "fuf.me", "lacolhost.com", "localho.st", "127-0-0-1.org.uk"),
+        ),
+        _EMBEDDING,
+    ),
 }
+"""Names that are internal with all names below them."""
+_NO_HOSTS = ("example", "invalid", "test")
+"""Top-level domains that are reserved for documentation and tests (RFC 6761)."""
 _NETWORKS: dict[str, str] = {
     "127.0.0.0/8": _MACHINE,
+    "0.0.0.0/32": _MACHINE,
     "169.254.0.0/16": _LINK,
     "::1/128": _MACHINE,
     "fe80::/10": _LINK,
@@ -54,18 +77,58 @@ _NETWORKS: dict[str, str] = {
     "172.30.0.0/16": _SERVICES,  # OpenShift
     "10.43.0.0/16": _SERVICES,  # k3s, RKE2
     "fd00:c1::a9fe:a9fe/128": _METADATA,  # Oracle Cloud
+    "fd00:42::42/128": _METADATA,  # Scaleway
+    "fd00:a9fe:a9fe::1/128": _METADATA,  # Akamai
+    # IANA IPv4 Special-Purpose Address Registry: all that is not globally reachable, except private use, shared
+    # address space and documentation. The anycast addresses in 192.0.0.0/24 are of protocols, too.
+    **dict.fromkeys(
+        ("0.0.0.0/8", "192.0.0.0/24", "192.88.99.0/24", "198.18.0.0/15", "224.0.0.0/4", "240.0.0.0/4"), _RESERVED
+    ),
+    # IANA IPv6 Special-Purpose Address Registry, and the ranges of the address space that are no unicast addresses:
+    # IPv4-compatible, IPv4-translated, NAT64 of one network, discard-only, IETF protocols with Teredo, 6to4, SRv6
+    # segments, site-local and multicast.
+    **dict.fromkeys(("::/96", "::ffff:0:0:0/96", "64:ff9b:1::/48", "100::/63", "2001::/23", "2002::/16"), _RESERVED),
+    **dict.fromkeys(("5f00::/16", "fec0::/10", "ff00::/8"), _RESERVED),
 }
-"""Internal networks, with the reasons. Ranges of Services are defaults of distributions; others cannot be distinguished
-from networks of machines."""
+"""Internal networks, with the reasons; the first that has an address counts. Ranges of Services are defaults of
+distributions; others cannot be distinguished from networks of machines."""
+_UNICAST = tuple(ip_network(text) for text in ("2000::/3", "fc00::/7", "64:ff9b::/96", "::ffff:0:0/96"))
+"""The ranges of IPv6 in which hosts have addresses: all others are reserved (IANA IPv6 Address Space)."""
+_NAT64 = int(IPv6Address("64:ff9b::"))
+_ISATAP = (0x00005EFE, 0x02005EFE)
+"""First half of an interface identifier whose second half is an IPv4 address (RFC 5214)."""
+_IPV4_IN_NAME = re.compile(r"(?<![0-9])(?=([0-9]{1,3}(?:[.-][0-9]{1,3}){3})(?![0-9]))")
+
+
+def outside_peers(allowed: Iterable[str] = ()) -> list[dict[str, Any]]:
+    """Return the peers of a NetworkPolicy that are all addresses but internal ones, and these entries of
+    `fleet_endpoint_hosts` that are CIDRs. Raises ValueError as `AllowedHosts.of`."""
+    return [
+        *(
+            {"ipBlock": {"cidr": cidr, "except": excluded_networks(version)}}
+            for cidr, version in (("0.0.0.0/0", 4), ("::/0", 6))
+        ),
+        *({"ipBlock": {"cidr": str(network)}} for network in AllowedHosts.of(allowed).networks),
+    ]
 
 
 def excluded_networks(version: int) -> list[str]:
-    """Return the address ranges (4: IPv4, 6: IPv6) to which egress proxies do not connect.
+    """Return the address ranges (4: IPv4, 6: IPv6) to which proxies do not connect.
 
     Ranges of Services are not included: network policies apply to the addresses of the pods behind them, and in another
-    cluster machines may have such addresses.
+    cluster machines may have such addresses. Those of IPv6 include the IPv4 ones behind NAT64.
     """
-    return [text for text, reason in _NETWORKS.items() if reason != _SERVICES and ip_network(text).version == version]
+    old: list[IPv4Network] = []
+    new: list[IPv6Network] = []
+    for network, reason in _networks():
+        if reason == _SERVICES:
+            continue
+        if isinstance(network, IPv4Network):
+            old.append(network)
+            new.append(IPv6Network((_NAT64 + int(network.network_address), 96 + network.prefixlen)))
+        else:
+            new.append(network)
+    return [str(network) for network in (collapse_addresses(old) if version == 4 else collapse_addresses(new))]
 
 
 def inner_host(host: str) -> str:
@@ -74,35 +137,54 @@ def inner_host(host: str) -> str:
         address = ip_address(host)
     except ValueError:
         return _inner_name(host)
-    return next((reason for each in embedded(address) for network, reason in _networks() if _holds(network, each)), "")
+    return next(filter(None, map(_inner_address, embedded(address))), "")
+
+
+def _inner_address(address: Address) -> str:
+    reason = next((reason for network, reason in _networks() if _holds(network, address)), "")
+    is_host = address.version == 4 or any(_holds(network, address) for network in _UNICAST)
+    return reason if reason or is_host else _RESERVED
 
 
 def embedded(address: Address) -> list[Address]:
-    """Return the address and the IPv4 addresses embedded in it: mapped, compatible, 6to4 and NAT64."""
+    """Return the address and the IPv4 addresses embedded in it: mapped, compatible, translated, 6to4, Teredo, ISATAP
+    and NAT64."""
     if isinstance(address, IPv4Address):
         return [address]
-    last = IPv4Address(int(address) & 0xFFFFFFFF)
-    inside = [address.ipv4_mapped, address.sixtofour]
-    if address in IPv6Network("64:ff9b::/96") or (int(address) >> 32 == 0 and int(address) > 1):
-        inside.append(last)
+    number = int(address)
+    inside = [address.ipv4_mapped, address.sixtofour, *(address.teredo or ())]
+    if (
+        (number >> 32 == 0 and number > 1)
+        or any(address in IPv6Network(text) for text in ("64:ff9b::/96", "64:ff9b:1::/48", "::ffff:0:0:0/96"))
+        or number >> 32 & 0xFFFFFFFF in _ISATAP
+    ):
+        inside.append(IPv4Address(number & 0xFFFFFFFF))
     return [address, *(each for each in inside if each is not None)]
 
 
 def _inner_name(name: str) -> str:
     labels = name.split(".")
-    if name in _NAMES:
-        return _NAMES[name]
     for suffix, reason in _SUFFIXES.items():
-        if name.endswith(f".{suffix}"):
+        if name == suffix or name.endswith(f".{suffix}"):
             return reason
-    if "svc" in labels[1:]:
-        # A Service of a cluster with a custom domain.
-        return _CLUSTER
     last = labels[-1]
-    if len(labels) == 2 and (last == "default" or not (last.isalpha() or last.startswith("xn--"))):
-        # A Service and its namespace: no top-level domain has such a name (RFC 3696, section 2).
+    if not (last in TOP_LEVEL_DOMAINS or last in _NO_HOSTS or last.startswith("xn--")):
+        # A Service and its namespace, for example.
+        return _PRIVATE
+    addresses = _addresses_in(name)
+    if "svc" in labels[1:] or ("pod" in labels[1:] and addresses):
+        # Of a cluster with a custom domain.
         return _CLUSTER
-    return _METADATA if labels[0] == "instance-data" else ""
+    if labels[0] == "instance-data":
+        return _METADATA
+    is_inner = any(_inner_address(address) in (_MACHINE, _LINK, _METADATA) for address in addresses)
+    return "has an internal address in it, to which it may resolve" if is_inner else ""
+
+
+def _addresses_in(name: str) -> list[IPv4Address]:
+    """Return the IPv4 addresses in a name, with dots or dashes, as wildcard DNS and pods have them."""
+    numbers = ([int(each) for each in re.split("[.-]", found[1])] for found in _IPV4_IN_NAME.finditer(name))
+    return [IPv4Address(bytes(each)) for each in numbers if max(each) < 256]
 
 
 @functools.cache

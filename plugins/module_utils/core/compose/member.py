@@ -17,6 +17,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pod_temp
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cache_volume import CacheMount
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.owner import Owner
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.limits import split
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import child_name
 
 
@@ -58,9 +59,26 @@ class Member:
         return tuple(dict.fromkeys(pool.name for pool in spread)) or (self.placed.node_pool_name,)
 
     @property
-    def claim_name(self) -> str:
-        """The name of the ResourceClaimTemplate of the member's pods."""
-        return child_name(self.owner.prefix, self.engine, self.role.lower(), "devices")
+    def claims(self) -> list[list[ResolvedDeviceRequest]]:
+        """The device requests by ResourceClaim: several claims only if a pod needs more devices than one can have."""
+        requests = self.device_requests
+        if not requests:
+            return []
+        constraints = [constraint.requests or () for constraint in self.device_constraints]
+        return [
+            [requests[part.request].model_copy(update={"count": part.devices}) for part in claim]
+            for claim in split([(request.name, request.count) for request in requests], constraints)
+        ]
+
+    @property
+    def pod_claim_names(self) -> list[str]:
+        """The names of the claims in the pod."""
+        return [constants.CLAIM + (f"-{number}" if number > 1 else "") for number in range(1, len(self.claims) + 1)]
+
+    @property
+    def claim_names(self) -> list[str]:
+        """The names of the ResourceClaimTemplates of the member's pods."""
+        return [child_name(self.owner.prefix, self.engine, self.role.lower(), name) for name in self.pod_claim_names]
 
 
 def members(owner: Owner, engine: PlacedEngine, cache: CacheMount | None = None) -> tuple[Member, ...]:

@@ -1,8 +1,9 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""NetworkPolicies for ingress to composed pods. The kubelet always reaches the pods of its node.
+"""NetworkPolicies for composed pods. The kubelet always reaches the pods of its node.
 
-Egress is not restricted: engines download weights, pickers watch the API server.
+Only the egress of proxies that send requests outside of the fleet is restricted: engines download weights, pickers
+watch the API server.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.hosts import outside_peers
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.options import Options
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.owner import Owner
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.workload import pod_labels
@@ -19,6 +21,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import 
 
 _NAMESPACE_NAME = "kubernetes.io/metadata.name"
 """Set on every Namespace by the API server."""
+_DNS_PORTS = (53, 5353)
+"""Ports of DNS: of its Service, and of the pods behind it on OpenShift."""
 
 
 def network_policy(
@@ -40,6 +44,18 @@ def network_policy(
             **rules,
         },
     }
+
+
+def outside_rules(*, pods: bool = False, allowed: Iterable[str] = ()) -> list[dict[str, Any]]:
+    """Return the egress rules of a proxy for endpoints outside of the fleet. They exclude metadata services, link-local
+    and other special addresses, whatever the name of an endpoint resolves to.
+
+    `pods`: the proxy also uses pods of its cluster, whichever addresses those have. `allowed`: entries of
+    `fleet_endpoint_hosts`, whose CIDRs are not excluded. Raises ValueError for invalid entries."""
+    peers = [*([{"namespaceSelector": {}}] if pods else []), *outside_peers(allowed)]
+    names = [{"port": port, "protocol": protocol} for port in _DNS_PORTS for protocol in ("UDP", "TCP")]
+    # DNS caches on nodes have link-local addresses, so the DNS rule has no peers.
+    return [{"to": peers}, {"ports": names}]
 
 
 def admit(peers: Sequence[Mapping[str, Any]], port: int | str | None = None) -> list[dict[str, Any]]:

@@ -23,7 +23,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.quan
 
 DEFAULT_SHARED_MEMORY = "16Gi"
 
-_CLAIM = "devices"
 _NVIDIA_TAINT = "nvidia.com/gpu"
 _MEBIBYTE = 2**20
 _CONTAINER_FIELDS = (
@@ -108,7 +107,10 @@ def _pod_spec(member: Member, env: Sequence[Mapping[str, Any]]) -> dict[str, Any
     if written.image_pull_secrets:
         spec["imagePullSecrets"] = [api.wire(secret) for secret in written.image_pull_secrets]
     if member.device_requests:
-        spec["resourceClaims"] = [{"name": _CLAIM, "resourceClaimTemplateName": member.claim_name}]
+        spec["resourceClaims"] = [
+            {"name": name, "resourceClaimTemplateName": template}
+            for name, template in zip(member.pod_claim_names, member.claim_names, strict=True)
+        ]
     spec["volumes"] = [shared_memory_volume("dshm", member.container)]
     if member.cache:
         spec["volumes"].append(member.cache.volume())
@@ -166,5 +168,5 @@ def _resources(member: Member) -> dict[str, Any]:
     amounts = api.wire(written) if written else {}
     resources: dict[str, Any] = {field: given for field, given in amounts.items() if given}
     if member.device_requests:
-        resources["claims"] = [{"name": _CLAIM}]
+        resources["claims"] = [{"name": name} for name in member.pod_claim_names]
     return resources

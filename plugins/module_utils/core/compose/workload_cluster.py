@@ -12,7 +12,7 @@ from typing import Any
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cache_volume import CacheMount
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.claim import claim_template
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.claim import claim_templates
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.disaggregation import (
     disaggregate,
     is_disaggregated,
@@ -55,7 +55,7 @@ def replica_objects(replica: api.ModelReplica, options: Options = _DEFAULTS) -> 
     for engine in spec.engines:
         parts = members(owner, engine, cache)
         pods += parts
-        claims += [claim_template(member) for member in parts if member.device_requests]
+        claims += [template for member in parts for template in claim_templates(member)]
         composed = workload(parts, engine.copies)
         if spec.serving is not None and is_disaggregated(spec):
             disaggregate(composed, parts, engine, spec.serving, options)

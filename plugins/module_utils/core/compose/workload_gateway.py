@@ -44,7 +44,8 @@ class GatewayChoices:
     Envoy Gateway adds 300 seconds to the grace period. None are 600, and 300 where gateways in mode Model come in.
     `proxy`: `spec` of the EnvoyProxy, merged over the composed one. `exposure`: `LoadBalancer`, or `Route` on
     OpenShift, with `annotations` and `source_ranges` on it; `route`: `spec` of the Route, merged over the composed one.
-    `image_registry`: mirror of docker.io, if any. `model_gateway`: whether the cluster has a gateway in mode Model,
+    `image_registry`: mirror of docker.io, if any. `endpoint_hosts`: internal hosts that endpoints may use; proxies of a
+    gateway in mode Model reach the CIDRs among them. `model_gateway`: whether the cluster has a gateway in mode Model,
     which takes the place of this one and has its name; `certificates`: whether such gateways send requests to it.
     """
 
@@ -59,6 +60,7 @@ class GatewayChoices:
     image_pull_secrets: Sequence[str] = ()
     exposure: str = _LOAD_BALANCER
     route: Mapping[str, Any] = field(default_factory=dict)
+    endpoint_hosts: Sequence[str] = ()
     model_gateway: bool = False
     certificates: bool = False
 
@@ -94,7 +96,8 @@ def gateway_objects(choices: GatewayChoices) -> tuple[Object, ...]:
 
 def _of_model_gateway(choices: GatewayChoices) -> tuple[Object, ...]:
     name = constants.MODEL_GATEWAY_CLASS
-    return *_proxied_class(choices, name, name), *(_as_chosen(each, choices) for each in proxies.host_objects())
+    hosted = proxies.host_objects(choices.endpoint_hosts)
+    return *_proxied_class(choices, name, name), *(_as_chosen(each, choices) for each in hosted)
 
 
 def _as_chosen(proxy: Object, choices: GatewayChoices) -> Object:

@@ -80,7 +80,7 @@ def required_values(selector: Selector) -> set[tuple[str, str, str]]:
     return {
         access
         for part in _conjuncts(selector.tree)
-        if not any(map(_is_conditional, nodes := _walk(part)))
+        if not any(map(_is_conditional, nodes := walk(part)))
         for access in map(value_access, nodes)
         if access is not None
     }
@@ -165,7 +165,7 @@ class _Explanation:
         return None
 
     def _missing(self, part: Node) -> str | None:
-        for node in _walk(part):
+        for node in walk(part):
             access = value_access(node)
             if access is None or self._tested(part, node):
                 continue
@@ -223,7 +223,7 @@ class _Explanation:
 
     def _values(self, part: Node, verdict: Verdict) -> str:
         read: dict[str, str] = {}
-        for node in _walk(part):
+        for node in walk(part):
             name = self._name(node)
             if name is not None:
                 value = self._value(node)
@@ -252,7 +252,8 @@ def _key(node: Node) -> tuple[Node | None, str | None]:
     return None, None
 
 
-def _children(node: Node) -> list[Node]:
+def children(node: Node) -> list[Node]:
+    """Return the direct parts of a node, in the order of the source."""
     found: list[Node | None]
     if isinstance(node, Select):
         found = [node.operand]
@@ -275,14 +276,14 @@ def _children(node: Node) -> list[Node]:
     return [child for child in found if child is not None]
 
 
-def _walk(node: Node) -> list[Node]:
+def walk(node: Node) -> list[Node]:
     """A part and all its parts, outermost first."""
     found: list[Node] = []
     stack = [node]
     while stack:
         current = stack.pop()
         found.append(current)
-        stack.extend(reversed(_children(current)))
+        stack.extend(reversed(children(current)))
     return found
 
 

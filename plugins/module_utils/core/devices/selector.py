@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.ast import Node
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.checker import check
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.estimate import estimate
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.evaluator import (
     Program,
     compile_checked,
@@ -27,9 +28,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.
     type_name,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device, split_name
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.limits import MAX_COST, MAX_EXPRESSION
 
-# resource.k8s.io/v1: CELSelectorExpressionMaxLength.
-MAX_LENGTH = 10 * 1024
 _SHOWN_LINE = 120
 
 _Result = TypeVar("_Result")
@@ -111,8 +111,8 @@ def _run(program: Program, device: CelMap) -> Verdict:
 def compile_selector(expression: str) -> Selector:
     """Compile a selector, or find it among those compiled before; `SelectorError` where Kubernetes would refuse it."""
     size = len(expression.encode("utf-8", "surrogatepass"))
-    if size > MAX_LENGTH:
-        raise SelectorError(expression, f"a selector has at most {MAX_LENGTH} bytes, this one has {size}", 1, 1)
+    if size > MAX_EXPRESSION:
+        raise SelectorError(expression, f"a selector has at most {MAX_EXPRESSION} bytes, this one has {size}", 1, 1)
     try:
         return _compile(expression)
     except CelSyntaxError as error:
@@ -128,7 +128,20 @@ def compile_selector(expression: str) -> Selector:
 
 def _compile(expression: str) -> Selector:
     tree = parse(expression)
-    return Selector(expression, tree, compile_checked(check(tree)))
+    checked = check(tree)
+    program = compile_checked(checked)
+    cost = estimate(checked)
+    if cost > MAX_COST:
+        raise CelSyntaxError(
+            f"too complex: Kubernetes estimates a cost of {_amount(cost)} and accepts at most {MAX_COST:,}. Read "
+            'attributes as device.attributes["domain"].name, shorten lists and patterns, or avoid nested loops',
+            tree.start,
+        )
+    return Selector(expression, tree, program)
+
+
+def _amount(cost: int) -> str:
+    return f"{cost:,}" if cost < 2**32 else "more than 4 billion"
 
 
 def _located(expression: str, error: CelSyntaxError) -> SelectorError:

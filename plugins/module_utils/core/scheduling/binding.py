@@ -17,12 +17,15 @@ from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.distinction import distinguish
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.capacity import Demand, PodSet
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.guarding import (
+    guard_claims,
+    is_changed,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.matching import (
     Kind,
     Matcher,
     Vector,
     Way,
-    request_selectors,
     with_kind,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
@@ -81,10 +84,13 @@ def bind(
 ) -> Schedule:
     """Return the schedule with claims and planned nodes that allow kube-scheduler to bind all pods.
 
+    Claims also say if their selectors must test for attributes and capacities that devices of the pool lack.
+
     `decided` is the schedule for the other arguments. Kept replicas keep their claims and planned nodes. A pod that is
     charged a whole node needs no claims and numbers, but unavailable devices can strand it. Raises OverBudgetError.
     """
     options = options or Options()
+    clusters = list(clusters)
     existing = {(replica.namespace, replica.name): replica for replica in replicas}
     before = [
         existing.get((placement.namespace, placement.replica)) if placement.replica else None
@@ -106,7 +112,8 @@ def bind(
             binder.bind(cluster, charged, numbers)
         placements = binder.placements
         decided = replace(decided, may_strand=tuple(binder.may_strand))
-    return replace(decided, placements=tuple(placements))
+    guarded = guard_claims(placements, before, clusters, evaluations or Evaluations(options.selector_budget))
+    return replace(decided, placements=tuple(guarded))
 
 
 def _carried(placement: Placement, before: Replica | None) -> Placement:
@@ -189,21 +196,7 @@ class _Binder:
 
     def _changed(self, at: int, engine: PlacedEngine, member: PlacedMember) -> bool:
         """Return whether the claims of a member are others than those of its running pods."""
-        placement, before = self.placements[at], self._before[at]
-        if placement.state == "held":
-            return False
-        if placement.state == "new" or before is None:
-            return True
-        for old in before.engines:
-            for known in old.members:
-                if (old.name, known.role) == (engine.name, member.role):
-                    return (known.pool, known.pods, old.copies, _requested(known)) != (
-                        member.pool,
-                        member.pods,
-                        engine.copies,
-                        _requested(member),
-                    )
-        return True
+        return is_changed(self.placements[at], self._before[at], engine, member)
 
     def _parts(
         self, engines: Sequence[PlacedEngine], pools: Mapping[str, Pool], at: int
@@ -357,14 +350,6 @@ def _numbers(engines: Iterable[PlacedEngine]) -> dict[str, set[int]]:
             if member.planned_nodes:
                 found.setdefault(member.pool, set()).update(member.planned_nodes.numbers)
     return found
-
-
-def _requested(member: PlacedMember) -> list[tuple[str, str, int, list[str]]]:
-    """Return what a member claims, without the kinds of device that its claim is limited to."""
-    return [
-        (str(entry["name"]), str(entry["deviceClassName"]), int(entry.get("count", 1)), request_selectors(entry))
-        for entry in member.device_requests
-    ]
 
 
 def _kinds(pool: Pool, way: Way) -> list[Kind | None] | None:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.limits import MAX_RESULTS, oversized
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.distribution import meets
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fitting import EngineFit, FleetCapacity
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.gang_pools import Option, is_gang
@@ -21,6 +22,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
     Cluster,
+    Constraint,
     Deployment,
     Engine,
     Member,
@@ -232,12 +234,18 @@ class Explainer:
             if most < request.count:
                 names = " or ".join(devices[position].name for position in candidates)
                 return f"device {names} matches, but a node has {most}, request {request.name} needs {request.count}"
+            failure = next(iter(self._exact.failures(request, devices).values()), "")
+            if failure and self._exact.resolve(member, devices, running=True):
+                return (
+                    f"request {request.name}: kube-scheduler binds no pod on a node where a selector fails on a device "
+                    f"of the DeviceClass ({failure}). Exclude this device by an earlier selector"
+                )
         names = ", ".join(request.name for request in member.requests)
         have = ", ".join(f"{device.count} {device.name}" for device in devices)
         if self._exact.resolve(member, devices):
             return f"requests {names} do not fit a node ({have}) first come, first served; search Exact finds a way"
         if self._exact.resolve(replace(member, constraints=()), devices):
-            return self._misaligned(member, devices)
+            return oversized_claim(member.requests, member.constraints) or self._misaligned(member, devices)
         return f"requests {names} together need more than a node has ({have})"
 
     def _misaligned(self, member: Member, devices: tuple[Device, ...]) -> str:
@@ -274,6 +282,20 @@ class Explainer:
         if reason:
             return len(request.selectors), reason
         return len(request.selectors) + 1, UNSURE_CLASS.format(device.device_class_name)
+
+
+def oversized_claim(requests: Sequence[Request], constraints: Sequence[Constraint]) -> str:
+    """Return why no claim can have the devices that constraints join; empty if claims can have them."""
+    counts = [(request.name, request.count) for request in requests]
+    together = [counts[at] for at in oversized(counts, [constraint.requests for constraint in constraints])]
+    if not together:
+        return ""
+    names = ", ".join(name for name, __ in together)
+    return (
+        f"constraints join requests {names}, which need {sum(count for __, count in together)} devices, and a "
+        f"ResourceClaim has at most {MAX_RESULTS} (AllocationResultsMaxSize). Name fewer requests in each constraint, "
+        "or request fewer devices"
+    )
 
 
 def _undecided(work: Work) -> str:

@@ -18,8 +18,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.guard import guarded
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.limits import oversized
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.selector import (
     SelectorError,
+    Verdict,
     compile_selector,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.memory import holding
@@ -74,6 +77,8 @@ class Way:
     accepted: tuple[tuple[int, ...], ...]
 
 
+_NO_FAILURES: Mapping[str | None, str] = {}  # pylint: disable=unsupported-binary-operation
+
 # Requests and constraints of a pod, which is all that it asks of its node, and the identity of a pool's devices.
 _Question = tuple[tuple[Request, ...], tuple[Constraint, ...], int]
 
@@ -94,22 +99,39 @@ class Matcher:
         self._resolved: dict[_Question, tuple[Resolution, ...]] = {}
         self._claiming: dict[_Question, tuple[Resolution, ...]] = {}
         self._candidates: dict[tuple[Request, int], tuple[int, ...]] = {}
+        self._failures: dict[tuple[Request, int], Mapping[str | None, str]] = {}
         self._observed: dict[tuple[object, int], tuple[Vector, ...]] = {}
         # Keeps the tuples whose id() is a key above from being collected, and their id from being given away again.
         self._alive: dict[int, tuple[Device, ...]] = {}
 
-    def resolve(self, member: Member, devices: tuple[Device, ...], *, claiming: bool = False) -> tuple[Resolution, ...]:
+    def resolve(
+        self, member: Member, devices: tuple[Device, ...], *, claiming: bool = False, running: bool = False
+    ) -> tuple[Resolution, ...]:
         """Every distinct resolution, the one that a first-fit choice gives first; empty when there is none.
 
-        `claiming`: only those that claim at least one device.
+        `claiming`: only those that claim at least one device. `running`: also those of which a selector fails on a
+        device, because pods that have a node need no other one.
         """
+        found = self._all(member, devices, claiming=claiming)
+        if running or not found or not any(self.failures(request, devices) for request in member.requests):
+            return found
+        return tuple(
+            resolution
+            for resolution in found
+            if not any(
+                name in self.failures(request, devices)
+                for request, name in zip(member.requests, resolution.device_classes, strict=True)
+            )
+        )
+
+    def _all(self, member: Member, devices: tuple[Device, ...], *, claiming: bool) -> tuple[Resolution, ...]:
         key = (member.requests, member.constraints, id(devices))
         known = self._claiming if claiming else self._resolved
         found = known.get(key)
         if found is None:
             self._alive[id(devices)] = devices
             if claiming:
-                found = tuple(resolution for resolution in self.resolve(member, devices) if resolution.claims)
+                found = tuple(each for each in self._all(member, devices, claiming=False) if each.claims)
             else:
                 found, complete = self._resolve(member.requests, member.constraints, devices)
                 if not complete:
@@ -129,13 +151,45 @@ class Matcher:
         found = self._candidates.get(key)
         if found is None:
             self._alive[id(devices)] = devices
-            matches = self._evaluations.matches
-            matching = tuple(
-                position
-                for position, device in enumerate(devices)
-                if not device.invalid and all(matches(text, device) for text in request.selectors)
-            )
-            found = self._candidates[key] = holding(request.memory, devices, matching)
+            matching = []
+            failing = []
+            for position, device in enumerate(devices):
+                if device.invalid:
+                    continue
+                verdict = self._first_false(request, device)
+                if verdict is None:
+                    matching.append(position)
+                elif verdict.error and device.claim == "DRA":
+                    failing.append(device)
+            # The device that a request matches may be alone in its DeviceClass.
+            failing = [each for each in failing if any(_same_class(each, devices[at]) for at in matching)]
+            if failing:
+                self._failures[key] = self._remaining_failures(request, failing)
+            found = self._candidates[key] = holding(request.memory, devices, tuple(matching))
+        return found
+
+    def failures(self, request: Request, devices: tuple[Device, ...]) -> Mapping[str | None, str]:
+        """Return the DeviceClasses through which no claim of a request can be allocated, with the reason: a selector
+        fails on one of their devices, and not only for lack of an attribute or a capacity."""
+        self.candidates(request, devices)
+        return self._failures.get((request, id(devices)), _NO_FAILURES)
+
+    def _first_false(self, request: Request, device: Device) -> Verdict | None:
+        """Return the verdict of the first selector that a device does not satisfy; None when it satisfies all."""
+        for text in request.selectors:
+            verdict = self._evaluations.verdict(text, device)
+            if not verdict.match:
+                return verdict
+        return None
+
+    def _remaining_failures(self, request: Request, devices: Iterable[Device]) -> Mapping[str | None, str]:
+        """Return the failures of selectors that test for the values that they read, by DeviceClass."""
+        found: dict[str | None, str] = {}
+        selectors = [guarded(text) for text in request.selectors]
+        for device in devices:
+            failure = self._evaluations.failure(selectors, device)
+            if failure:
+                found.setdefault(device.device_class_name, f"device {device.name}: {failure[1]} in `{failure[0]}`")
         return found
 
     def observed(
@@ -200,7 +254,7 @@ class Matcher:
                 compile_selector(selector)
         except SelectorError:
             return resolution
-        alike = self.resolve(replace(member, requests=requests), devices)
+        alike = self.resolve(replace(member, requests=requests), devices, running=True)
         found = next((one for one in alike if one.device_classes == resolution.device_classes), None)
         return replace(found, kinds=tuple(kinds.items())) if found else resolution
 
@@ -218,6 +272,8 @@ class Matcher:
         vectors: dict[tuple[str | None, ...], dict[Vector, None]] = {}
         unpublished: dict[tuple[str | None, ...], dict[str, None]] = {}
         for assignment in assignments:
+            if node.oversized(assignment):
+                continue
             classes = tuple(
                 devices[position].device_class_name or "" if devices[position].claim == "DRA" else None
                 for position in assignment
@@ -293,6 +349,17 @@ class _Node:
             if number in self._of[request] and self.devices[earlier].claim == "DRA"
         )
 
+    def oversized(self, assignment: tuple[int, ...]) -> list[str]:
+        """Return the names of claimed requests that constraints join although no claim can have so many devices."""
+        if not self._constraints:
+            return []
+        claimed = [
+            (request.name, request.count)
+            for request, position in zip(self.requests, assignment, strict=True)
+            if self.devices[position].claim == "DRA"
+        ]
+        return [claimed[at][0] for at in oversized(claimed, [each.requests for each in self._constraints])]
+
     def vector(self, assignment: tuple[int, ...]) -> Vector:
         """Return what a node is charged, by device."""
         counts = [0] * len(self.devices)
@@ -321,6 +388,10 @@ class _Node:
             if positions and sum(count for __, count in covered) > 1:
                 found.append((constraint.match_attribute, positions))
         return found
+
+
+def _same_class(device: Device, other: Device) -> bool:
+    return other.claim == "DRA" and device.device_class_name == other.device_class_name
 
 
 def published(device: Device, constraint: Constraint) -> tuple[str, str] | None:

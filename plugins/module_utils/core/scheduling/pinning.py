@@ -112,7 +112,7 @@ def _parts(
     """Return how a member's requests resolve, alike on all its pools; empty when they do not. What it claims already is
     the first choice."""
     resident = without_memory(member)
-    found = [capacity.matcher.resolve(resident, view(pool)) for pool, __ in shares]
+    found = [capacity.matcher.resolve(resident, view(pool), running=True) for pool, __ in shares]
     claimed = [(entry["name"], entry["deviceClassName"]) for entry in observed.device_requests]
     ranked = sorted(found[0], key=lambda option: _claims(member, option) != claimed)
     for option in ranked:

@@ -68,15 +68,30 @@ class Evaluations:
 
     def matches(self, expression: str, device: Device) -> bool:
         """Return whether a device satisfies a selector. Raises SelectorError, and OverBudgetError."""
+        return self.verdict(expression, device).match
+
+    def failure(self, expressions: Iterable[str], device: Device) -> tuple[str, str] | None:
+        """Return the selector of a request that fails on a device, and the error. Kubernetes stops at the first
+        selector that does not match. Raises SelectorError, and OverBudgetError."""
+        for expression in expressions:
+            verdict = self.verdict(expression, device)
+            if verdict.error:
+                return expression, verdict.error
+            if not verdict.match:
+                return None
+        return None
+
+    def verdict(self, expression: str, device: Device) -> Verdict:
+        """Return the verdict of a selector on a device. Raises SelectorError, and OverBudgetError."""
         if self._shares:
             if expression in self._shares.blocked:
                 raise SelectorError(expression, "costs more than its share of fleet_selector_budget", 1, 1)
             verdict = self._shares.verdicts.get((expression, device))
             if verdict:
-                return verdict.match
+                return verdict
         verdict = compile_selector(expression).evaluate(device)
         self._spend(expression, verdict.cost)
-        return verdict.match
+        return verdict
 
     def explain(self, expression: str, device: Device) -> str | None:
         """Return why a device does not satisfy a selector; None when it does. Raises OverBudgetError."""

@@ -22,9 +22,9 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inferenc
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import registry
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.cloud import Cloud
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.explain import required_values
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.limits import MAX_EXPRESSION
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.quantity import Quantity, QuantityError
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.selector import (
-    MAX_LENGTH,
     SelectorError,
     compile_selector,
 )
@@ -59,6 +59,10 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.a
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.cloud_needs import (
     cloud_cluster_needs,
     cluster_needs,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.device_limits import (
+    class_limits,
+    deployment_limits,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.devices import (
     LEAST_DEVICE_MEMORY,
@@ -155,7 +159,7 @@ class References:
         """
         for path, key, value in _texts(document, ""):
             if key == "cel" and ".selectors[" in path:
-                error = self._fleet.selector_error(value) if len(value) <= MAX_LENGTH else ""
+                error = self._fleet.selector_error(value) if len(value) <= MAX_EXPRESSION else ""
                 if error:
                     yield Problem(f"is not a valid selector of Kubernetes: {error}", path)
             elif key == "className" and path.startswith("spec.nodePools["):
@@ -685,7 +689,7 @@ def _service_endpoints(service: Any, fleet: _Fleet) -> Iterator[Problem]:
 
 
 _RULES: Mapping[str, Sequence[Rule]] = {
-    "InferenceClass": (class_devices, class_capacities, _class_currency),
+    "InferenceClass": (class_devices, class_capacities, class_limits, _class_currency),
     "InferenceGateway": (
         _gateway_name,
         _gateway_cluster,
@@ -706,6 +710,7 @@ _RULES: Mapping[str, Sequence[Rule]] = {
         _deployment_selectors,
         deployment_engines,
         deployment_devices,
+        deployment_limits,
         deployment_served_name,
     ),
     "ModelReplica": (

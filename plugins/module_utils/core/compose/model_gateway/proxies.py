@@ -1,15 +1,16 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""EnvoyProxies and EnvoyPatchPolicies of the Gateways that gateways in mode Model are made of.
+"""EnvoyProxies, EnvoyPatchPolicies and the NetworkPolicy of the Gateways that gateways in mode Model are made of.
 
-An EnvoyProxy says which containers run in the namespace of Envoy Gateway, and an EnvoyPatchPolicy may make Envoy do
-anything. So the fleet has no right to write them. They are the same for all fleets, and the serving stack applies them,
-with the rights of an administrator (`workload_gateway.py`).
+An EnvoyProxy says which containers run in the namespace of Envoy Gateway, an EnvoyPatchPolicy may make Envoy do
+anything, and the NetworkPolicy is in the namespace of Envoy Gateway. So the fleet has no right to write them. They are
+the same for all fleets, and the serving stack applies them, with the rights of an administrator
+(`workload_gateway.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
@@ -19,6 +20,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.mode
     Refusal,
     local_replies,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.network import outside_rules
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
 
 _DRAIN = "300s"
@@ -43,8 +45,9 @@ _USAGE = {
 before providers see it."""
 
 
-def host_objects() -> tuple[Object, ...]:
-    """Return what a cluster has that a gateway in mode Model may run on.
+def host_objects(endpoint_hosts: Iterable[str] = ()) -> tuple[Object, ...]:
+    """Return what a cluster has that a gateway in mode Model may run on. `endpoint_hosts`: internal hosts that
+    endpoints may use. Raises ValueError for an invalid one.
 
     A patch for a listener, or a Gateway, that is not there changes nothing and keeps nothing else from working."""
     gateway, cluster_gateway = constants.MODEL_GATEWAY, constants.CLUSTER_GATEWAY
@@ -54,7 +57,30 @@ def host_objects() -> tuple[Object, ...]:
         cluster_gateway_proxy(),
         *(_patches(gateway, each, _refuses(gateway, each), _hides_addresses(gateway, each)) for each in listeners),
         _patches(cluster_gateway, parts.HTTPS, _refuses(cluster_gateway, parts.HTTPS, MISSING_ENDPOINT)),
+        _egress_policy(endpoint_hosts),
     )
+
+
+def _egress_policy(endpoint_hosts: Iterable[str]) -> Object:
+    """Return the NetworkPolicy of the proxies that send requests to providers: those of the gateway, and those of the
+    cluster gateway, behind which budgets are counted.
+
+    They also use pods of their cluster: Envoy Gateway, rate limits, replicas and the collectors of telemetry."""
+    key = "gateway.envoyproxy.io/owning-gateway-name"
+    gateways = {"key": key, "operator": "In", "values": [constants.CLUSTER_GATEWAY, constants.MODEL_GATEWAY]}
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": {"name": f"{constants.MODEL_GATEWAY}-egress", "namespace": constants.ENVOY_NAMESPACE},
+        "spec": {
+            "podSelector": {
+                "matchLabels": {"gateway.envoyproxy.io/owning-gateway-namespace": constants.SYSTEM_NAMESPACE},
+                "matchExpressions": [gateways],
+            },
+            "policyTypes": ["Egress"],
+            "egress": outside_rules(pods=True, allowed=endpoint_hosts),
+        },
+    }
 
 
 def cluster_gateway_proxy() -> Object:

@@ -40,15 +40,23 @@ _VARIABLES = {"device": t.DEVICE}
 class Checked:
     """The result of a check: the type of every node, with all variables replaced, and what calls mean.
 
-    `functions` has the name of every call that a dotted name resolved to (`sets.contains`).
+    `functions` has the name of every call that a dotted name resolved to (`sets.contains`), and `overloads` what a call
+    may mean.
     """
 
-    __slots__ = ("functions", "root", "types")
+    __slots__ = ("functions", "overloads", "root", "types")
 
-    def __init__(self, root: Node, types: dict[Node, t.Type], functions: dict[Node, str]) -> None:
+    def __init__(
+        self,
+        root: Node,
+        types: dict[Node, t.Type],
+        functions: dict[Node, str],
+        overloads: dict[Node, list[Overload]],
+    ) -> None:
         self.root = root
         self.types = types
         self.functions = functions
+        self.overloads = overloads
 
 
 def check(root: Node, *, any_result: bool = False) -> Checked:
@@ -64,7 +72,7 @@ def check(root: Node, *, any_result: bool = False) -> Checked:
     result = types[root]
     if not any_result and result.kind not in ("bool", "any"):
         raise CelSyntaxError(f"a selector must give a bool, this gives {result}", root.start)
-    return Checked(root, types, checker.functions)
+    return Checked(root, types, checker.functions, checker.overloads)
 
 
 def qualified_name(node: Node) -> str | None:
@@ -109,6 +117,7 @@ class _Checker:
     def __init__(self) -> None:
         self.types: dict[Node, t.Type] = {}
         self.functions: dict[Node, str] = {}
+        self.overloads: dict[Node, list[Overload]] = {}
         self.bindings = t.Bindings()
         self._scopes: list[dict[str, t.Type]] = [_VARIABLES]
 
@@ -205,6 +214,7 @@ class _Checker:
                 answer = _instantiate(answer, fresh)
             if not bindings.assignable(given, desired):
                 continue
+            self.overloads.setdefault(node, []).append(overload)
             answer = bindings.substitute(answer)
             if result is None:
                 result = answer

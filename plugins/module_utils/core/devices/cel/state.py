@@ -8,9 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.values import CelMap, CostLimitError
-
-# Kubernetes' limit for a device selector (resource.k8s.io/v1, CELSelectorExpressionMaxCost).
-COST_LIMIT = 1_000_000
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.limits import MAX_COST
 
 
 class State:
@@ -31,8 +29,8 @@ class State:
     def spend(self, cost: int) -> None:
         """Charge for work; `CostLimitError` stops the evaluation beyond the limit."""
         self.cost += cost
-        if self.cost > COST_LIMIT:
-            raise CostLimitError(f"stopped: the expression costs more than {COST_LIMIT} units")
+        if self.cost > MAX_COST:
+            raise CostLimitError(f"stopped: the expression costs more than {MAX_COST} units")
 
 
 Run = Callable[[State], Any]

@@ -4,10 +4,14 @@
 
 from __future__ import annotations
 
+import time
+from pathlib import Path
+
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.manifest_text import to_yaml
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import MASK, holds_key, masked
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import short_value
+from ansible_collections.modelplane.fleet.tests.planted_secrets import FORMATS, PLACES
 
 SECRET = "s3cr3t-value-0123"
 
@@ -202,3 +206,113 @@ def test_names_that_begin_like_a_key_stay(name: str) -> None:
 
 def test_a_password_is_hidden_where_a_value_is_cut_within_it() -> None:
     assert short_value(f"https://me:{SECRET * 9}@a.example/") == f'"https://{MASK}@a.example/"'
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize(
+    "text", ["{}", "x: {}", "in a sentence {}, and more", "https://a.example/{}/x", "--flag={}", '"{}"']
+)
+def test_a_secret_of_a_known_format_is_masked_anywhere(name: str, text: str) -> None:
+    shown = masked(text.format(FORMATS[name]))
+    assert MASK in shown
+    assert FORMATS[name][6:16] not in shown
+    assert FORMATS[name][-10:] not in shown
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_a_secret_of_any_format_is_masked_where_people_write_secrets(name: str) -> None:
+    text, secret = PLACES[name]
+    shown = masked(text)
+    assert MASK in shown
+    assert secret not in shown
+    # A mask changes when it is masked again in no way that shows more.
+    assert secret not in masked(shown)
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_what_surrounds_a_secret_stays(name: str) -> None:
+    text, secret = PLACES[name]
+    before = text.partition(secret)[0].split("\n")[0]
+    words = [word for word in before.split() if word.isalpha() and len(word) > 3 and word not in ("Basic", "Bearer")]
+    assert [word for word in words if word not in masked(text)] == []
+
+
+PLAIN = [
+    "authSecret: hf-token",
+    "secret: edge-kubeconfig",
+    "secretRef: {name: together, key: apiKey}",
+    "- topologyKey: modelplane.ai/region",
+    "- {metadataKey: llm_input_token, type: InputToken}",
+    "key: nvidia.com/gpu.product",
+    "token: Invalid value: must not be empty",
+    "error: password: Required value",
+    "tokens: 8192",
+    "max_output_token: 4096",
+    "token: ${HF_TOKEN}",
+    "password: '{{ vault_password }}'",
+    "export TOKEN=$(cat token.txt)",
+    "kubectl create secret generic hf --from-file=apiKey=key.txt",
+    "credential: {method: APIKey}",
+    "tls.key: /etc/tls/tls.key",
+    "-e fleet_keys_secret=customers",
+    "docker run -u 1000:1000 image",
+    "docker run --user 65532:65532 image",
+    "ssh login -p 2222",
+    "Basic authentication is off",
+    "oci://registry.example:5000/charts/a@sha256:0f3a9c1d",
+    "https://registry.example:5000/a@v1",
+    "image: quay.io/a/b@sha256:0f3a9c1d7be24856a0f3c9d17be248560f3a9c1d7be24856a0f3c9d17be24856",
+    "revision: 0f3a9c1d7be24856a0f3c9d17be248560f3a9c1d",
+    "uid: 0f3a9c1d-7be2-4856-a0f3-c9d17be24856",
+    "secretName: models-example-com",
+    "passes: 12",
+    "authorization.k8s.io/v1: ready",
+]
+
+
+@pytest.mark.parametrize("text", PLAIN)
+def test_ordinary_text_stays(text: str) -> None:
+    assert masked(text) == text
+
+
+ROOT = Path(__file__).parents[5]
+CORPUS = sorted(
+    path
+    for folder in ("docs", "inventories", "roles", "playbooks", "tests/data/manifests")
+    for path in (ROOT / folder).rglob("*")
+    if path.suffix in (".yaml", ".yml", ".md")
+)
+SENT = ("Bearer ", "x-api-key: ", "api_key=")
+"""Requests with a key in pages and comments; a mask there hides a placeholder."""
+
+
+def test_manifests_and_pages_stay() -> None:
+    assert len(CORPUS) > 150
+    texts = [path.read_text(encoding="utf-8") for path in CORPUS]
+    lines = [line for text in texts for line in text.split("\n")]
+    changed = [line for line in lines if masked(line) != line and not any(each in line for each in SENT)]
+    assert len(lines) > 20_000
+    assert changed == []
+    # Of a whole text as of its lines.
+    assert [
+        path for path, text in zip(CORPUS, texts, strict=True) if len(masked(text).split("\n")) != text.count("\n") + 1
+    ] == []
+
+
+UNITS = [
+    *("a", "a-", "x-", "--a ", "-a-b ", "0", "aA0", "\\", "'", '"', '\\"', "- - ", " ", "\t"),
+    *("sk-", "sk-a", "glpat-", "eyJa.", "eyJaaaaaaaaaaa.aaaa.", "SG.a", "1234567890:AA", "M" * 26 + ".", "~.", "pat"),
+    *("key: ", "key=", "token:", 'token: "', 'token=\\"', "name: a,", '"a": "', "auth: |\n  ", "LS0tLS1CRUdJTi"),
+    *("://a:", "://a", "?sig=", "https://hooks.a/", "Basic ", "Basic aaaa", "bearer ", "-H ", "-H a: ", "<password>"),
+    *("login ", "login -p", "mysql ", "curl -u a:", "machine a login a password ", "-----BEGIN PRIVATE KEY-----"),
+]
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_the_time_is_linear(unit: str) -> None:
+    times = []
+    for length in (20_000, 80_000):
+        start = time.process_time()
+        masked((unit * (length // len(unit) + 1))[:length] + "!")
+        times.append(time.process_time() - start)
+    assert times[1] < max(0.5, 10 * times[0])

@@ -168,3 +168,31 @@ def test_no_cluster_is_written_to_once_the_lock_is_lost() -> None:
         assert not any(client.until() for client in clients)
         keeper.failure = Conflict("taken by another", cluster="control")
         wait_until(lambda: all(client.until() for client in clients))
+
+
+COMMAND = "kubectl --namespace modelplane-system delete lease modelplane-default"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "says"),
+    [
+        (30, "its Lease ends 30 s after it was last renewed; "),
+        (3600, "its Lease ends 3600 s after it was last renewed; "),
+        (2**31 - 1, "delete its Lease, which says that it ends after 2147483647 seconds, longer than "),
+        (10**400, "delete its Lease, which says that it ends after 2147483648 seconds, longer than "),
+        (86400, "delete its Lease, which says that it ends after 86400 seconds, longer than "),
+        (-1, "its Lease ends 30 s after it was last renewed; "),
+        ("30", "its Lease ends 30 s after it was last renewed; "),
+        ([], "its Lease ends 30 s after it was last renewed; "),
+        (None, "its Lease ends 30 s after it was last renewed; "),
+    ],
+)
+def test_a_lease_of_a_killed_run_says_when_it_ends_and_how_to_end_it(seconds: Any, says: str) -> None:
+    control: Any = Control()
+    spec = {"holderIdentity": "there/run", "leaseDurationSeconds": seconds, "leaseTransitions": "x"}
+    control.get = lambda *_: {"metadata": {"resourceVersion": "1"}, "spec": spec}
+    with pytest.raises(lease.InUseError) as error:
+        lease.acquire(control, "default", HOLDER, 30.0, wait=0)
+    assert says in str(error.value)
+    assert COMMAND in str(error.value)
+    assert "by itself" not in str(error.value)

@@ -143,6 +143,7 @@ ADDITIONS = {
     r"ModelDeployment spec\.cost(\..*)?": "plans say what they cost",
     r"ModelReplica spec\.engines\[\]\.members\[\]\.plannedNodes(\.\w+(\[\])?)?": "pods share nodes as planned",
     r"ModelReplica spec\.engines\[\]\.members\[\]\.deviceRequests\[\]\.device": "claims accept one kind of device",
+    r"ModelReplica spec\.engines\[\]\.members\[\]\.deviceRequests\[\]\.guarded": "claims skip devices",
     r"ModelDeployment spec\.template\.spec\.model(\..*)?": "weights are compared with the memory of devices",
     r"ModelReplica spec\.modelCacheRef\.layout": "engine pods depend on it",
     r"ModelReplica spec\.modelCacheRef\.(volume|previous(\.\w+)?)": "an edit of a cache gets a volume of its own",

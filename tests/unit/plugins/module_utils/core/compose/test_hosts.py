@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import ipaddress
+from importlib.resources import files
 from ipaddress import ip_address, ip_network
 from typing import Any
 
@@ -14,6 +16,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.host
     excluded_networks,
     inner_host,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.top_level_domains import TOP_LEVEL_DOMAINS
 
 REFUSED = [
     "metadata",
@@ -68,6 +71,82 @@ REFUSED = [
     "10.43.0.1",
     "34.118.224.1",
     "[::ffff:10.96.0.1]",
+    # Special-purpose addresses (IANA registries).
+    "0.1.2.3",
+    "192.0.0.1",
+    "192.88.99.1",
+    "198.18.0.1",
+    "198.19.255.254",
+    "240.0.0.1",
+    "255.255.255.255",
+    "[64:ff9b:1::808:808]",
+    "[64:ff9b:1:fffe::1]",
+    "[64:ff9b::c000:1]",
+    "[2001::1]",
+    "[2001:0:4136:e378:8000:63bf:3fff:fdd2]",
+    "[2001:2::1]",
+    "[2001:10::1]",
+    "[2001:1::1]",
+    "[2002:808:808::1]",
+    "[fec0::1]",
+    "[feff::1]",
+    "[100::1]",
+    "[100:0:0:1::1]",
+    "[5f00::1]",
+    "[4000::1]",
+    "[200::1]",
+    "[::ffff:0:169.254.169.254]",
+    "[::ffff:0:8.8.8.8]",
+    "[::8.8.8.8]",
+    "[2001:db8::5efe:169.254.169.254]",
+    "[fd00:1::200:5efe:127.0.0.1]",
+    "[64:ff9b:1::169.254.169.254]",
+    "[fd00:42::42]",
+    # Names that resolve in a cluster or a private network only.
+    "vault.vault",
+    "vllm.models",
+    "vllm-0.vllm.models",
+    "10-0-0-1.default.pod",
+    "10-0-0-1.models.pod.clusters.example.com",
+    "host.docker.internal",
+    "gateway.docker.internal",
+    "host.minikube.internal",
+    "host.containers.internal",
+    "ip-10-0-0-1.ec2.internal",
+    "vllm.us-west-2.compute.internal",
+    "vm.c.project.internal",
+    "llm.internal",
+    "printer.local",
+    "vllm.lab.lan",
+    "vault.corp",
+    "router.home.arpa",
+    # Names with addresses in them.
+    "169.254.169.254.nip.io",
+    "a.169-254-169-254.nip.io",
+    "a9fea9fe.nip.io",
+    "8.8.8.8.nip.io",
+    "127-0-0-1.sslip.io",
+    "--1.sslip.io",
+    "169.254.169.254.xip.io",
+    "7f000001.a9fea9fe.rbndr.us",
+    "app.localtest.me",
+    "app.lvh.me",
+    "169-254-169-254.example.com",
+    "1-169-254-169-254.example.com",
+    "a-127-0-0-1.example.com",
+    "127.0.0.1.example.com",
+    "0.0.0.0.example.com",
+    "100-100-100-200.example.com",
+    "metadata.platformequinix.com",
+    # Spellings of addresses that resolvers know.
+    "0x7f.1",
+    "0177.0.0.1",
+    "0x7f000001",
+    "2130706433",
+    "017700000001",
+    "127.0.0.1.",
+    "１２７.0.0.1",
+    "%31%32%37.0.0.1",
 ]
 TAKEN = [
     "api.together.xyz",
@@ -77,8 +156,25 @@ TAKEN = [
     "localhost.example.com",
     "cluster.local.example.com",
     "mysvc.example.com",
-    "llm.internal",
     "llm.xn--p1ai",
+    "llm.test",
+    "svc.dev",
+    "api.pod.example.com",
+    "ec2-54-1-2-3.compute-1.amazonaws.com",
+    "vllm-10-0-0-5.example.com",
+    "v1-2-3-4.example.com",
+    "1.27.0.0.1.example.com",
+    "999-254-169-254.example.com",
+    "8.8.8.8",
+    "100.64.0.10",
+    "172.16.0.1",
+    "203.0.113.10",
+    "192.0.1.1",
+    "[2606:4700::1111]",
+    "[2001:200::1]",
+    "[64:ff9b::808:808]",
+    "[::ffff:8.8.8.8]",
+    "[fd12:3456::5efe:8.8.8.8]",
     "10.20.0.15",
     "192.168.1.10",
     "100.100.100.201",
@@ -122,6 +218,10 @@ def test_the_outside_is_taken(host: str) -> None:
         ("[fd00:ec2::254]", "fd00:ec2::/64", True),
         ("[fd00:ec2::254]", "[fd00:ec2::254]", True),
         ("10.96.0.1", "fd00:ec2::/64", False),
+        ("198.18.0.1", "198.18.0.0/15", True),
+        ("[64:ff9b:1::808:808]", "64:ff9b:1::/48", True),
+        ("vllm.lab.lan", "*.lab.lan", True),
+        ("10.1.2.3.nip.io", "*.nip.io", True),
         # Kubernetes takes no such address in an EndpointSlice.
         ("169.254.169.254", "169.254.169.254", False),
     ],
@@ -140,7 +240,53 @@ def test_what_is_no_host_is_reported(entry: str) -> None:
 @pytest.mark.parametrize("version", [4, 6])
 def test_proxies_reach_no_metadata(version: Any) -> None:
     networks = [ip_network(text) for text in excluded_networks(version)]
-    known = {4: ["169.254.169.254", "100.100.100.200", "168.63.129.16", "127.0.0.1"], 6: ["fd00:ec2::254", "fe80::1"]}
+    known = {
+        4: [
+            "169.254.169.254",
+            "100.100.100.200",
+            "168.63.129.16",
+            "127.0.0.1",
+            "0.0.0.0",
+            "198.18.0.1",
+            "255.255.255.255",
+        ],
+        6: [
+            "fd00:ec2::254",
+            "fe80::1",
+            "64:ff9b::a9fe:a9fe",
+            "2001::1",
+            "64:ff9b:1::1",
+            "fec0::1",
+            "::ffff:0:a9fe:a9fe",
+        ],
+    }
     for address in known[version]:
         assert any(ip_address(address) in network for network in networks)
-    assert not any(ip_address("10.96.0.1") in network for network in networks)
+    reached = ["10.96.0.1", "100.64.0.1", "8.8.8.8", "fd00:1::1", "2606:4700::1111", "64:ff9b::808:808"]
+    assert not any(ip_address(each) in network for each in reached for network in networks)
+
+
+PRIVATE_USE = [
+    # Hosts of the networks that the operator has, and documentation, which leads nowhere.
+    *("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7"),
+    *("192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24", "2001:db8::/32", "3fff::/20"),
+]
+
+
+@pytest.mark.parametrize("name", ["_IPv4Constants", "_IPv6Constants"])
+def test_the_networks_are_those_of_the_registries_as_python_has_them(name: str) -> None:
+    networks = getattr(ipaddress, name)._private_networks
+    assert len(networks) > 9
+    meant = [ip_network(text) for text in PRIVATE_USE]
+    for network in networks:
+        # The host of an IPv4-mapped address is the IPv4 one.
+        if network in meant or network == ip_network("::ffff:0:0/96"):
+            continue
+        for address in (network[0], network[-1]):
+            assert refused(f"[{address}]" if network.version == 6 else str(address)), network
+
+
+def test_top_level_domains_are_those_of_the_root_zone() -> None:
+    text = files("hypothesis.vendor").joinpath("tlds-alpha-by-domain.txt").read_text("ascii").lower()
+    delegated = {line for line in text.splitlines() if line and not line.startswith(("#", "xn--"))}
+    assert delegated == TOP_LEVEL_DOMAINS

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from typing import Any
 
@@ -324,6 +324,96 @@ def test_claim_constraints(make_replica: Make) -> None:
     ]
     replica["spec"]["engines"][0]["members"][0]["deviceConstraints"] = constraints
     assert replica_objects(replica)[1]["spec"]["spec"]["devices"]["constraints"] == constraints
+
+
+def large(count: int, cards: int, *, constraints: Any = None, **fields: Any) -> list[dict[str, Any]]:
+    """The member of an engine whose pod claims so many GPUs and network cards."""
+    member: dict[str, Any] = {
+        "role": "Standalone",
+        "nodePoolName": "gpu",
+        "deviceRequests": [
+            {"name": "gpu", "deviceClassName": "gpu.nvidia.com", "count": count, "selectors": [{"cel": "true"}]},
+            {"name": "nic", "deviceClassName": "efa.example.com", "count": cards, **fields},
+        ],
+        "template": {"spec": {"containers": [{"name": "engine", "image": "x"}]}},
+    }
+    if constraints:
+        member["deviceConstraints"] = constraints
+    return [member]
+
+
+def claims_of(objects: Sequence[dict[str, Any]]) -> list[list[tuple[str, int]]]:
+    """Return the requests and counts of each ResourceClaimTemplate, in the order of the pod's claims. All of them have
+    the names that the pod and its container say."""
+    templates = {each["metadata"]["name"]: each for each in objects if each["kind"] == "ResourceClaimTemplate"}
+    pod = next(each for each in objects if each["kind"] == "Deployment")["spec"]["template"]["spec"]
+    claims = pod["resourceClaims"]
+    assert [claim["resourceClaimTemplateName"] for claim in claims] == list(templates)
+    assert pod["containers"][0]["resources"]["claims"] == [{"name": claim["name"]} for claim in claims]
+    return [
+        [(each["name"], each["exactly"]["count"]) for each in template["spec"]["spec"]["devices"]["requests"]]
+        for template in templates.values()
+    ]
+
+
+@pytest.mark.parametrize(
+    ("count", "cards", "claims"),
+    [
+        (8, 23, [[("gpu", 8), ("nic", 23)]]),
+        (8, 24, [[("gpu", 8), ("nic", 24)]]),
+        (8, 25, [[("gpu", 8)], [("nic", 25)]]),
+        (8, 32, [[("gpu", 8)], [("nic", 32)]]),
+        (8, 40, [[("gpu", 8), ("nic", 8)], [("nic", 32)]]),
+        (16, 48, [[("gpu", 16), ("nic", 16)], [("nic", 32)]]),
+        (64, 1, [[("gpu", 32)], [("gpu", 32)], [("nic", 1)]]),
+    ],
+)
+def test_a_claim_has_no_more_devices_than_kubernetes_accepts(
+    make_replica: Make, make_engine: Make, count: int, cards: int, claims: list[list[tuple[str, int]]]
+) -> None:
+    found = claims_of(replica_objects(make_replica(make_engine("main", *large(count, cards)))))
+    assert sorted(map(sorted, found)) == sorted(map(sorted, claims))
+    assert all(sum(number for __, number in claim) <= 32 for claim in found)
+
+
+def test_a_pod_within_the_limit_has_the_claim_that_it_had(make_replica: Make, make_engine: Make) -> None:
+    objects = replica_objects(make_replica(make_engine("main", *large(8, 24))))
+    template = next(each for each in objects if each["kind"] == "ResourceClaimTemplate")
+    assert "-standalone-devices-" in template["metadata"]["name"]
+    pod = next(each for each in objects if each["kind"] == "Deployment")["spec"]["template"]["spec"]
+    assert pod["resourceClaims"] == [{"name": "devices", "resourceClaimTemplateName": template["metadata"]["name"]}]
+
+
+def test_a_constraint_is_in_the_claim_of_its_requests(make_replica: Make, make_engine: Make) -> None:
+    constraints = [{"requests": ["nic"], "matchAttribute": "a.b/c"}, {"requests": ["gpu"], "matchAttribute": "d.e/f"}]
+    objects = replica_objects(make_replica(make_engine("main", *large(8, 32, constraints=constraints))))
+    found = {
+        each["spec"]["spec"]["devices"]["requests"][0]["name"]: each["spec"]["spec"]["devices"]["constraints"]
+        for each in objects
+        if each["kind"] == "ResourceClaimTemplate"
+    }
+    assert found == {"gpu": [constraints[1]], "nic": [constraints[0]]}
+
+
+@pytest.mark.parametrize(
+    ("cel", "composed"),
+    [
+        ('device.attributes["a.b"].c == 1', '"c" in device.attributes["a.b"] && device.attributes["a.b"].c == 1'),
+        ('has(device.attributes["a.b"].c) && device.attributes["a.b"].c == 1', None),
+        (
+            'device.capacity["a.b"].m == quantity("1")',
+            '"m" in device.capacity["a.b"] && device.capacity["a.b"].m == quantity("1")',
+        ),
+    ],
+)
+def test_a_guarded_claim_tests_for_what_its_selectors_read(
+    make_replica: Make, make_engine: Make, cel: str, composed: str | None
+) -> None:
+    for guarded, expected in ((None, cel), (True, composed or cel)):
+        fields = {"selectors": [{"cel": cel}], **({"guarded": guarded} if guarded else {})}
+        objects = replica_objects(make_replica(make_engine("main", *large(1, 1, **fields))))
+        requests = next(each for each in objects if each["kind"] == "ResourceClaimTemplate")["spec"]["spec"]["devices"]
+        assert requests["requests"][1]["exactly"]["selectors"] == [{"cel": {"expression": expected}}]
 
 
 def test_phases_not_names_make_the_pair(make_replica: Make, pick: Make, pair: tuple[Any, ...]) -> None:

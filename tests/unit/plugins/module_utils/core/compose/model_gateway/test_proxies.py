@@ -14,6 +14,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.work
     gateway_objects,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
+from ansible_collections.modelplane.fleet.tests.network_policies import Pod, may_send
 from ansible_collections.modelplane.fleet.tests.schemas import check
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -124,6 +125,80 @@ def test_variables_of_the_cluster_win(choices: dict[str, Any]) -> None:
         assert spec["shutdown"]["drainTimeout"] == "1800s"
         assert spec["provider"]["kubernetes"]["envoyDeployment"]["replicas"] == 3
         assert spec["provider"]["kubernetes"]["envoyPDB"] == {"maxUnavailable": 2}
+
+
+EGRESS = ("NetworkPolicy", f"{GATEWAY}-egress")
+NAMESPACES = {name: {"kubernetes.io/metadata.name": name} for name in ("envoy-gateway-system", "kube-system", "mp-ml")}
+
+
+def sends(target: Pod | str, port: int, *, of: str = GATEWAY, protocol: str = "TCP", hosts: Any = ()) -> bool:
+    """Return whether a pod of a Gateway may connect to another pod, or to an address."""
+    labels = {**OWNING, "gateway.envoyproxy.io/owning-gateway-name": of}
+    proxy = Pod("proxy", "envoy-gateway-system", labels)
+    network_policy = applied(model_gateway=True, endpoint_hosts=hosts)[EGRESS]
+    check(network_policy)
+    return may_send([network_policy], NAMESPACES, proxy, target, port, protocol)
+
+
+@pytest.mark.parametrize("gateway_name", [GATEWAY, "cluster-gateway"])
+@pytest.mark.parametrize(
+    "address",
+    [
+        "169.254.169.254",
+        "100.100.100.200",
+        "127.0.0.1",
+        "198.18.0.1",
+        "255.255.255.255",
+        "fd00:ec2::254",
+        "fe80::1",
+        "2001::1",
+        "64:ff9b::a9fe:a9fe",
+        "64:ff9b:1::a9fe:a9fe",
+    ],
+)
+def test_proxies_reach_no_internal_address_whatever_a_name_resolves_to(gateway_name: str, address: str) -> None:
+    assert not sends(address, 80, of=gateway_name)
+    assert not sends(address, 443, of=gateway_name)
+
+
+@pytest.mark.parametrize(
+    ("target", "port", "protocol"),
+    [
+        ("203.0.113.5", 443, "TCP"),
+        ("2606:4700::1111", 443, "TCP"),
+        ("64:ff9b::808:808", 443, "TCP"),
+        # Gateways of clusters, and what the operator has in the network.
+        ("10.20.0.15", 443, "TCP"),
+        ("192.168.1.10", 8000, "TCP"),
+        ("fd00:1::1", 443, "TCP"),
+        # Its own cluster: Envoy Gateway, rate limits, names, replicas, telemetry.
+        (Pod("envoy-gateway", "envoy-gateway-system"), 18000, "TCP"),
+        (Pod("envoy-ratelimit", "envoy-gateway-system"), 8081, "TCP"),
+        (Pod("coredns", "kube-system"), 53, "UDP"),
+        (Pod("engine", "mp-ml"), 8000, "TCP"),
+        ("169.254.20.10", 53, "UDP"),
+    ],
+)
+@pytest.mark.parametrize("gateway_name", [GATEWAY, "cluster-gateway"])
+def test_proxies_reach_providers_and_their_own_cluster(
+    gateway_name: str, target: Pod | str, port: int, protocol: str
+) -> None:
+    assert sends(target, port, of=gateway_name, protocol=protocol)
+
+
+@pytest.mark.parametrize(
+    ("entry", "address"),
+    [("198.18.0.0/15", "198.18.4.1"), ("64:ff9b:1::/48", "64:ff9b:1::808:808"), ("240.1.0.0/16", "240.1.0.9")],
+)
+def test_proxies_reach_networks_that_the_operator_allows(entry: str, address: str) -> None:
+    assert not sends(address, 443)
+    assert sends(address, 443, hosts=[entry, "vllm.models.svc.cluster.local"])
+
+
+def test_other_pods_of_envoy_gateway_are_not_restricted() -> None:
+    assert sends("169.254.169.254", 80, of="another")
+    spec = applied(model_gateway=True)[EGRESS]["spec"]
+    assert spec["policyTypes"] == ["Egress"]
 
 
 def spilling(own: dict[str, Any]) -> Built:

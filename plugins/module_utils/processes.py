@@ -1,0 +1,53 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The only code that starts other programs: each ends in time, with all that it started."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+
+class OutOfTimeError(Exception):
+    """A program did not end in its time, and was killed."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """Result of a program that ended."""
+
+    code: int
+    output: bytes
+    errors: bytes
+
+
+def run(
+    command: Sequence[str], *, seconds: float, given: bytes = b"", env: Mapping[str, str], folder: str | None = None
+) -> Ended:
+    """Run a program with an input, and variables in addition to those of this process, in a folder.
+
+    Raises OutOfTimeError after `seconds`, OSError if it does not start, ValueError for arguments that no program can
+    get. Programs that it started are killed with it: they would keep its output open, which is waited for.
+    """
+    # There is no module here. pylint: disable-next=ansible-bad-function
+    with subprocess.Popen(
+        list(command),
+        env={**os.environ, **env},
+        cwd=folder,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    ) as process:
+        try:
+            output, errors = process.communicate(given, timeout=seconds)
+        except subprocess.TimeoutExpired:
+            raise OutOfTimeError from None
+        finally:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+    return Ended(process.returncode, output, errors)
