@@ -11,7 +11,6 @@ import json
 import math
 import ssl
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -729,45 +728,6 @@ def test_a_detour_to_an_endpoint_without_an_address_is_not_ejected(
         first["selector"]["matchLabels"]["engine"] = "north"
         fleet.resources[:] = [each for each in fleet.resources if each["metadata"]["name"] != "late"]
         fleet.install()
-
-
-def test_requests_use_a_new_endpoint_once_the_cluster_gateway_has_its_address(
-    gateway_cluster: GatewayCluster, clients: Clients, fleet: ComposedFleet, engines: Mapping[str, Engine]
-) -> None:
-    """On a busy machine, the first answer of the name server can get lost. Envoy asks again after five seconds."""
-    model, host = "spill-ample", "slow.example"
-    metadata = {"name": "slow", "namespace": "ml-team", "labels": {"engine": "slow"}}
-    spec = {"origin": f"http://{host}:8000"}
-    fleet.resources.append(
-        {"apiVersion": "modelplane.ai/v1alpha1", "kind": "ModelEndpoint", "metadata": metadata, "spec": spec}
-    )
-    [first, *_] = fleet.resource("ModelService", model)["spec"]["endpoints"]
-    names, asked = gateway_cluster.network.names, []
-
-    def late(name: str) -> list[str]:
-        if name != host:
-            return []
-        asked.append(time.monotonic())
-        if asked[-1] < asked[0] + 6:
-            raise OSError("the answer of the name server is lost")
-        return names["south.example"]
-
-    gateway_cluster.network.resolvers.append(late)
-    paid = len(engines["paid"].seen)
-    try:
-        with Load(lambda connection: clients.ask(model, "bob", over=connection), clients.gateway) as load:
-            load.more(gateway_cluster)
-            first["selector"]["matchLabels"]["engine"] = "slow"
-            fleet.install()
-            load.more(gateway_cluster)
-    finally:
-        gateway_cluster.network.resolvers.remove(late)
-        first["selector"]["matchLabels"]["engine"] = "north"
-        fleet.resources[:] = [each for each in fleet.resources if each["metadata"]["name"] != "slow"]
-        fleet.install()
-    assert asked
-    assert Counter(load.statuses) == {200: len(load.statuses)}
-    assert len(engines["paid"].seen) - paid <= len(load.statuses) / 1000
 
 
 # Last, as the models move to another port
