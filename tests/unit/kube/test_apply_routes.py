@@ -109,6 +109,28 @@ def test_a_route_is_not_made_where_a_policy_of_others_may_open_it(ai_routed: Pla
     place.plane.objects.delete("gateway.envoyproxy.io/v1alpha1", "SecurityPolicy", "theirs", namespace)
 
 
+@pytest.mark.parametrize(("owner", "action"), [("web", "updated"), ("other", "failed"), ("", "failed")])
+def test_objects_that_the_ai_gateway_created_for_a_route_of_the_fleet_are_taken_over(
+    ai_routed: Place, owner: str, action: str
+) -> None:
+    """As its filters of earlier versions, which the fleet did not write."""
+    place = ai_routed
+    objects = [*place.objects(), ai_route(place, "web")]
+    assert not place.apply(objects).failed
+    ours = thing("v1", "ConfigMap", f"filter-of-{owner or 'none'}", place.namespace, data={"key": "ours"})
+    theirs = ai_route(place, "web", name="other")
+    del theirs["metadata"]["labels"]
+    place.plane.apply([theirs])
+    uid = place.get(theirs if owner == "other" else objects[-1])["metadata"]["uid"]
+    reference = {"apiVersion": "aigateway.envoyproxy.io/v1beta1", "kind": "AIGatewayRoute", "name": owner, "uid": uid}
+    metadata = {"name": ours["metadata"]["name"], "namespace": place.namespace}
+    references = {"ownerReferences": [reference]} if owner else {}
+    place.plane.apply([{**ours, "metadata": {**metadata, **references}, "data": {"other": "theirs"}}])
+    applied = [each for each in place.apply([*objects, ours]).results if each.key.name == metadata["name"]]
+    assert [each.action for each in applied] == [action]
+    assert (place.get(ours)["data"].get("key") == "ours") == (action == "updated")
+
+
 def test_what_a_route_leads_to_stays_while_the_route_cannot_be_changed(routed: Place) -> None:
     place = routed
     objects = [*place.objects(), route(place)]

@@ -114,7 +114,7 @@ def test_a_cluster_with_a_gateway_has_a_pair_that_is_supported_together() -> Non
     found = planned(*HOST)
     assert versions(found) == PAIR
     controller = found["ai-gateway"]["values"]["controller"]
-    assert controller["logRequestHeaderAttributes"] == "x-modelplane-caller:caller"
+    assert controller["logRequestHeaderAttributes"] == "x-modelplane-caller:caller,x-modelplane-subject:subject"
     # The Secret of its ClusterIssuer is not in the namespace of cert-manager, where the default is.
     assert found["cert-manager"]["values"]["clusterResourceNamespace"] == constants.SYSTEM_NAMESPACE
     assert found["trust-manager"]["values"]["app"]["trust"]["namespace"] == constants.SYSTEM_NAMESPACE
@@ -245,7 +245,7 @@ def test_a_gateway_in_mode_model_takes_the_place_of_the_workload_gateway() -> No
         GatewayChoices(model_gateway=True, exposure="Route", image_pull_secrets=["mirror"])
     )
     # Those of the fleet are composed with its other objects.
-    assert {each["kind"] for each in more} == {"EnvoyProxy", "EnvoyPatchPolicy", "NetworkPolicy"}
+    assert {each["kind"] for each in more} == {"EnvoyProxy", "EnvoyPatchPolicy", "NetworkPolicy", "GatewayConfig"}
     assert (proxied["kind"], proxied["metadata"]["name"]) == ("GatewayClass", "envoy")
     assert proxied["spec"]["parametersRef"]["name"] == proxy["metadata"]["name"] == "envoy"
     provider = proxy["spec"]["provider"]["kubernetes"]

@@ -46,6 +46,16 @@ class ModelCacheRef(Model):
     name: str = Field(min_length=1, description="Name of the ModelCache.")
 
 
+class ReadOnlyCacheRef(ModelCacheRef):
+    """A ModelCache of the same namespace, and how pods mount it."""
+
+    read_only: bool | None = Field(
+        default=None,
+        description="Whether pods mount the weights read-only, with a folder of their own for Python modules of the "
+        "model (HF_MODULES_CACHE). If unset, new replicas do, and others keep their mount until they roll.",
+    )
+
+
 class ClusterSelector(Model):
     """Selector of clusters by their labels."""
 

@@ -27,8 +27,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.engine i
     ClusterSelector,
     DeviceConstraint,
     Mode,
-    ModelCacheRef,
     Phase,
+    ReadOnlyCacheRef,
     Role,
     Selector,
     Stall,
@@ -238,7 +238,7 @@ class ReplicaTemplateSpec(Model):
     cluster_selector: ClusterSelector | None = Field(
         default=None, description="Which clusters replicas may be placed on; absent is any."
     )
-    model_cache_ref: ModelCacheRef | None = Field(
+    model_cache_ref: ReadOnlyCacheRef | None = Field(
         default=None, description="ModelCache mounted into every pod at /mnt/models."
     )
     model: ServedModel | None = Field(

@@ -22,6 +22,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.engine i
     Layout,
     ModelCacheRef,
     Phase,
+    ReadOnlyCacheRef,
     Role,
     Selector,
     Stall,
@@ -59,7 +60,7 @@ class PreviousVolume(ModelCacheRef):
     )
 
 
-class MountedCache(ModelCacheRef):
+class MountedCache(ReadOnlyCacheRef):
     """A ModelCache of the same namespace, as it is mounted."""
 
     layout: Layout = Field(default="Folder", description="Layout of the weights in the mounted volume.")
@@ -212,12 +213,21 @@ class PlacedEngine(Model):
     )
 
 
+ClaimNames = Literal["Digest"]
+"""Names of ResourceClaimTemplates that contain a digest of their content."""
+
+
 class ModelReplicaSpec(Spec):
     """Cluster and engines of the replica."""
 
     RULES: ClassVar[tuple[Rule, ...]] = phase_rules(("MR-1", "MR-2", "MR-3", "MR-4"))
 
     cluster_name: str = Field(min_length=1, description="InferenceCluster the replica stays on.")
+    claim_names: ClaimNames | None = Field(
+        default=None,
+        description="Names of the ResourceClaimTemplates. Digest adds a digest of their content, so that an edit "
+        "creates another object. If unset, the names have no digest.",
+    )
     model_cache_ref: MountedCache | None = Field(default=None, description="ModelCache mounted into every pod.")
     serving: ReplicaServing | None = Field(default=None, description="How requests reach the engines.")
     engines: Annotated[list[PlacedEngine], ListMap(("name",))] = Field(

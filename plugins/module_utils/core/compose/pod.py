@@ -11,6 +11,7 @@ from typing import Any
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pod_template import Container
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants, engine_flags
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.claim import claim_names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.engine_flags import CommandLine
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.member import Member
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.owner import user_labels
@@ -109,11 +110,11 @@ def _pod_spec(member: Member, env: Sequence[Mapping[str, Any]]) -> dict[str, Any
     if member.device_requests:
         spec["resourceClaims"] = [
             {"name": name, "resourceClaimTemplateName": template}
-            for name, template in zip(member.pod_claim_names, member.claim_names, strict=True)
+            for name, template in zip(member.pod_claim_names, claim_names(member), strict=True)
         ]
     spec["volumes"] = [shared_memory_volume("dshm", member.container)]
     if member.cache:
-        spec["volumes"].append(member.cache.volume())
+        spec["volumes"] += member.cache.volumes()
     spec["containers"] = [_container(member, env)]
     return spec
 
@@ -149,7 +150,7 @@ def _container(member: Member, env: Sequence[Mapping[str, Any]]) -> dict[str, An
     container["securityContext"] = container_security_context(member)
     container["volumeMounts"] = [{"name": "dshm", "mountPath": "/dev/shm"}]
     if member.cache:
-        container["volumeMounts"].append(member.cache.mount())
+        container["volumeMounts"] += member.cache.mounts()
     return container
 
 

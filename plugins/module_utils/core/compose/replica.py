@@ -54,7 +54,7 @@ def model_replica(
         spec=api.construct(
             ModelReplicaSpec,
             cluster_name=cluster,
-            model_cache_ref=api.construct(MountedCache, name=cache.name) if cache else None,
+            model_cache_ref=api.construct(MountedCache, name=cache.name, read_only=cache.read_only) if cache else None,
             serving=ReplicaServing.model_validate(api.wire(serving, set_only=True)) if serving else None,
             engines=_engines(body.engines, engines, served_name),
         ),

@@ -79,6 +79,10 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.lea
     known_certificate,
     leaving_gateways,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.model_prices import (
+    service_prices,
+    unpriced_entries,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.traffic import missing_credential
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.route_policies import (
@@ -194,6 +198,7 @@ def model_traffic(
             *_without_room(routed),
             *_foreign_policies(context, served),
             *_named_callers(routed),
+            *unpriced_entries(context),
             *_opened(context, served),
             *_divided_budgets(known, served),
             *_too_many_rules(known, served),
@@ -323,7 +328,8 @@ def _routed(
     if left:
         problems.update(dict.fromkeys(left, NO_ROOM))
         resolution = resolve(service, index, lambda endpoint: endpoint.name not in problems, failover=True)
-    route = Route(service, gateway, resolution, cluster_gateways, names_callers)
+    prices = service_prices(context, service) if gateway.spec.auth else None
+    route = Route(service, gateway, resolution, cluster_gateways, names_callers, prices=prices)
     return RoutedModel(route, problems, route_objects(route))
 
 
@@ -399,7 +405,7 @@ def _rights(
                 found.append(Rights(policy, (), frozenset(service.name for service in services)))
             else:
                 known = _remembered(context, policy) if secrets is None else secrets
-                found.append(rights(policy, known, services))
+                found.append(rights(policy, known, services, gateway.spec.auth.jwt))
         yield namespace, NamespaceRights(found)
 
 
@@ -408,6 +414,8 @@ def _key_secrets(context: Context, gateway: api.InferenceGateway) -> list[KeySec
     asks for no keys."""
     if gateway.spec.auth is None:
         return None
+    if gateway.spec.auth.api_key is None:
+        return []
     if context.observed is None or context.observed.unreachable or context.observed.unread:
         return None
     selector = gateway.spec.auth.api_key.secret_selector
@@ -460,7 +468,7 @@ def _copies(gateway: api.InferenceGateway, served: Iterable[RoutedModel]) -> Ite
     for name in certificate_secrets(gateway):
         for key in ("tls.crt", "tls.key"):
             yield SecretCopy(system, name, key, system, name, key, type=constants.TLS_SECRET, owner=owner)
-    if gateway.spec.auth:
+    if gateway.spec.auth and gateway.spec.auth.api_key:
         labels = _sorted(gateway.spec.auth.api_key.secret_selector.match_labels)
         yield SecretCopy(system, "", "", system, CALLERS_SECRET, "", labels=labels, owner=owner)
     for each in served:

@@ -28,6 +28,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
     Cluster,
     Deployment,
     Engine,
+    ImageNeed,
     Member,
     MemoryNeed,
     PlacedMember,
@@ -150,11 +151,12 @@ def gib(size: int) -> str:
     return f"{size / 2**30:,.2f} GiB"
 
 
-def without_memory(member: Member) -> Member:
-    """Return a member as one that runs: it stays where it is whatever is said of the memory it needs."""
-    if not any(request.memory for request in member.requests):
+def as_resident(member: Member) -> Member:
+    """Return a member as one that runs: it stays where it is whatever is said of its memory and its image."""
+    if not any(request.memory or request.image.architecture for request in member.requests):
         return member
-    return replace(member, requests=tuple(replace(request, memory=None) for request in member.requests))
+    requests = tuple(replace(request, memory=None, image=ImageNeed()) for request in member.requests)
+    return replace(member, requests=requests)
 
 
 def memory_shortages(

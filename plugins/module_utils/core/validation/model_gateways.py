@@ -74,6 +74,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import 
 _FLAG, _CONFIG, _VARIABLE = engine_names.SERVED_NAME, "--config", constants.SERVED_NAME_VARIABLE
 # https://docs.vllm.ai/en/stable/cli/serve.html, https://docs.sglang.ai/advanced_features/server_arguments.html
 _KEY_FLAG, _KEY_VARIABLE = re.compile(r"(?:^|\s)--api[-_]key(?=[=\s]|$)"), "VLLM_API_KEY"
+_USAGE_FLAGS = {"vllm": "--enable-force-include-usage", "sglang": "--stream-response-default-include-usage"}
+"""Flags by which engines report the tokens of streams whose clients do not ask for them."""
 _GATEWAY = "InferenceGateway"
 _SERVICE = "ModelService"
 _POLICY = "CallerPolicy"
@@ -223,7 +225,7 @@ class Fleet(Protocol):
 
 def model_gateway(gateway: Any, fleet: Fleet) -> Iterator[Problem]:
     """Yield what is wrong with a gateway in mode Model, or because of one."""
-    keys = gateway.spec.auth and gateway.spec.auth.api_key.secret_selector
+    keys = gateway.spec.auth and gateway.spec.auth.api_key and gateway.spec.auth.api_key.secret_selector
     yield from _impossible(gateway.spec.service_selector, "spec.serviceSelector")
     yield from _impossible(keys, "spec.auth.apiKey.secretSelector")
     yield from _gateway_twice(gateway, fleet)
@@ -412,6 +414,7 @@ def deployment_served_name(deployment: Any, fleet: Fleet) -> Iterator[Problem]:
                 asked = f"{deployment.namespace}/{deployment.name}"
                 yield from _own_variable(member.template.spec.containers[0], path)
                 yield from _own_key(member.template.spec.containers[0], serving, path)
+                yield from _uncounted_streams(member.template.spec.containers[0], serving, fleet, path)
                 yield from _served_name(member.template.spec.containers[0], asked, serving, path)
 
 
@@ -439,6 +442,20 @@ def _own_key(container: Any, serving: Serving, path: str) -> Iterator[Problem]:
         message = f"makes the engine ask for a key: InferenceGateway {serving.gateway.name} passes on none, and gets "
         hint = "Remove it: the gateway asks callers for keys"
         yield warning(f"{message}401 for every request", f"{path}.{place}", hint)
+
+
+def _uncounted_streams(container: Any, serving: Serving, fleet: Fleet, path: str) -> Iterator[Problem]:
+    """Yield an engine that does not report the tokens of streams that are not chats, where a budget counts tokens."""
+    flag = _USAGE_FLAGS.get(engine_flags.program(engine_flags.CommandLine.of(container)) or "")
+    policies = fleet.serving.selection.policies(serving.service) if serving.gateway.spec.auth else ()
+    units = {each.name: {budget.unit for budget in each.spec.budgets or ()} for each in policies}
+    # A budget of requests beside bounds what is not counted.
+    counted = [name for name, each in units.items() if each and "Requests" not in each]
+    words = [word.replace("_", "-") for field in ("args", "command") for __, word in _words(container, field)]
+    if flag and counted and not any(flag in word for word in words):
+        message = f"reports no tokens of streams of /v1/completions, so budgets of CallerPolicy {some(counted)} do not "
+        hint = f"Add {flag}, which replaces the pods, or put a budget of requests beside"
+        yield warning(f"{message}count them", f"{path}.{_place(container, '')}", hint)
 
 
 def _served_name(container: Any, asked: str, serving: Serving, path: str) -> Iterator[Problem]:
@@ -535,10 +552,35 @@ def policy_services(policy: CallerPolicy, fleet: Fleet) -> Iterator[Problem]:
     yield from _overflows(policy, services)
     known = fleet.serving.budgets(policy.namespace)
     yield from _crowded(policy, known)
-    divided = divided_budgets(rights(policy, (), services), known.rights, {service.name for service in services})
+    yield from _tokens(policy, services, serving.values(), known.rights)
+    tokens = next((each.spec.auth.jwt for each in serving.values() if each.spec.auth and each.spec.auth.jwt), None)
+    named = rights(policy, (), services, tokens)
+    divided = divided_budgets(named, known.rights, {service.name for service in services})
     for index, budget in enumerate(policy.spec.budgets or ()):
         if budget in divided:
             yield warning(DIVIDED, f"spec.budgets[{index}].scope", capitalized(UNDIVIDED), budget.scope)
+
+
+def _tokens(
+    policy: CallerPolicy,
+    services: Sequence[ModelService],
+    serving: Iterable[InferenceGateway],
+    known: NamespaceRights,
+) -> Iterator[Problem]:
+    """Yield clients with tokens that gateways do not know, and budgets of groups that would count others."""
+    accepted = {each.name: each.spec.auth.jwt for each in serving if each.spec.auth}
+    for field, needed in (("subjects", "jwt"), ("groups", "jwt.groupsClaim")):
+        missing = [
+            name for name, jwt in sorted(accepted.items()) if not (jwt and (field == "subjects" or jwt.groups_claim))
+        ]
+        if getattr(policy.spec, field) and missing:
+            message = f"has no effect at InferenceGateway {some(missing)}, which has no spec.auth.{needed}"
+            yield warning(message, f"spec.{field}", f"Add auth.{needed} to it, or remove {field}")
+    if policy.spec.groups and policy.spec.budgets and known.are_shared(service.name for service in services):
+        others = {each.policy.name for service in services for each in known.to(service.name)} - {policy.name}
+        message = f"would count callers of CallerPolicy {listed(sorted(others))} too: gateways count by headers"
+        hint = "Give members of groups services of their own, or name them in subjects"
+        yield Problem(f"{message}, and groups are in none", "spec.budgets", hint=hint)
 
 
 def _selects_nothing(policy: CallerPolicy, fleet: Fleet, place: str) -> Problem:
@@ -617,11 +659,12 @@ def _spent_with_others(budgets: Sequence[Budget]) -> Iterator[Problem]:
     for index, budget in enumerate(budgets):
         for position, other in enumerate(budgets):
             is_alike = _alike(budget) == _alike(other) and _WINDOWS.index(budget.per) <= _WINDOWS.index(other.per)
-            is_same = (budget.limit, budget.per) == (other.limit, other.per)
-            if is_alike and other.limit <= budget.limit and (position < index if is_same else position != index):
-                message = f"is never spent before budget {other.name}, which has {other.limit} for each {other.per}"
+            is_same = (budget.quantity, budget.per) == (other.quantity, other.per)
+            if is_alike and other.quantity <= budget.quantity and (position < index if is_same else position != index):
+                message = f"is never spent before budget {other.name}, which has {other.quantity} for each {other.per}"
                 hint = "Lower it, or raise the other one, or remove one of them"
-                yield warning(message, f"spec.budgets[{index}].limit", hint, str(budget.limit))
+                field = "amount" if budget.amount else "limit"
+                yield warning(message, f"spec.budgets[{index}].{field}", hint, str(budget.quantity))
                 break
 
 

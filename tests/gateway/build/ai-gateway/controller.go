@@ -66,7 +66,7 @@ type routeSpec struct {
 		Timeouts          object
 		StreamIdleTimeout string
 	}
-	LLMRequestCosts []struct{ MetadataKey, Type string } `json:"llmRequestCosts"`
+	LLMRequestCosts []struct{ MetadataKey, Type, CEL string } `json:"llmRequestCosts"`
 }
 
 type backendSpec struct {
@@ -159,9 +159,13 @@ func (c *controller) translate(route *unstructured.Unstructured, made *snapshot)
 	if err := read(route, &spec); err != nil {
 		return nil, err
 	}
-	namespace, costs := route.GetNamespace(), map[string]string{}
-	for _, cost := range spec.LLMRequestCosts {
-		costs[cost.MetadataKey] = cost.Type
+	namespace, costs := route.GetNamespace(), map[string]cost{}
+	for _, each := range spec.LLMRequestCosts {
+		read, err := readCost(each.Type, each.CEL)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", each.MetadataKey, err)
+		}
+		costs[each.MetadataKey] = read
 		made.costs = true
 	}
 	rules := []any{}

@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"log"
 	"os"
 	"path"
 	"slices"
@@ -29,7 +30,7 @@ const (
 	anthropicPath   = "/anthropic/v1/messages"
 	attributesOf    = "envoy.filters.http.ext_proc"
 	callerVariable  = "LOG_REQUEST_HEADER_ATTRIBUTES"
-	callerByDefault = "x-modelplane-caller:caller"
+	callerByDefault = "x-modelplane-caller:caller,x-modelplane-subject:subject"
 )
 
 // A request between its two filters in Envoy: before a backend is chosen, and after (once for each attempt).
@@ -324,9 +325,15 @@ func (r *request) metadata(done *response) *structpb.Struct {
 	if done != nil {
 		fields["response_model"] = structpb.NewStringValue(done.model)
 		counted := map[string]int{"InputToken": done.input, "OutputToken": done.output, "TotalToken": done.input + done.output}
-		for name, kind := range chosen.costs {
-			if count, known := counted[kind]; known {
+		for name, cost := range chosen.costs {
+			if count, known := counted[cost.kind]; known {
 				fields[name] = structpb.NewNumberValue(float64(count))
+			} else if cost.program != nil {
+				if count, err := cost.evaluate(chosen.key, r.model, done); err == nil {
+					fields[name] = structpb.NewNumberValue(float64(count))
+				} else {
+					log.Printf("%s: %v", name, err)
+				}
 			}
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"sync/atomic"
 	"time"
+
+	"github.com/google/cel-go/cel"
 )
 
 const (
@@ -25,8 +27,58 @@ type backend struct {
 	prefix     string
 	set        map[string]string // headers, the credential among them
 	remove     []string
-	costs      map[string]string // key in the metadata -> type of cost
+	costs      map[string]cost // by the key in the metadata
 	routeModel string
+}
+
+// A cost of a request: a number of tokens by its kind, or an expression in CEL over them.
+type cost struct {
+	kind    string
+	program cel.Program
+}
+
+var costVariables = func() *cel.Env {
+	options := []cel.EnvOption{}
+	for _, name := range []string{"model", "backend", "route_name"} {
+		options = append(options, cel.Variable(name, cel.StringType))
+	}
+	for _, name := range []string{"input", "cached_input", "cache_creation_input", "output", "total", "reasoning"} {
+		options = append(options, cel.Variable(name+"_tokens", cel.UintType))
+	}
+	made, err := cel.NewEnv(options...)
+	if err != nil {
+		panic(err)
+	}
+	return made
+}()
+
+func readCost(kind, expression string) (cost, error) {
+	if kind != "CEL" {
+		return cost{kind: kind}, nil
+	}
+	parsed, issues := costVariables.Compile(expression)
+	if issues.Err() != nil {
+		return cost{}, issues.Err()
+	}
+	program, err := costVariables.Program(parsed)
+	return cost{kind, program}, err
+}
+
+func (c cost) evaluate(backend, model string, done *response) (uint64, error) {
+	input, output := uint64(done.input), uint64(done.output)
+	result, _, err := c.program.Eval(map[string]any{
+		"model": model, "backend": backend, "route_name": "", "input_tokens": input, "output_tokens": output,
+		"total_tokens": input + output, "cached_input_tokens": uint64(0), "cache_creation_input_tokens": uint64(0),
+		"reasoning_tokens": uint64(0),
+	})
+	if err != nil {
+		return 0, err
+	}
+	count, known := result.Value().(uint64)
+	if !known {
+		return 0, fmt.Errorf("%v is no unsigned integer", result)
+	}
+	return count, nil
 }
 
 // What all routes say together; never changed once it is published.

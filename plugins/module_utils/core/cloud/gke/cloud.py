@@ -19,7 +19,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.cloud 
     Platform,
     node_pool,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import demand, needs
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import demand, machines, needs
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.names import cluster_name
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.reading import KIND
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.validation import VALIDATION
@@ -83,6 +83,7 @@ CLOUD = Cloud(
     demands=demand.of_cluster,
     quota_words=demand.WORDS,
     machine=_machine,
+    architecture=machines.architecture,
     purchase_option=_purchase_option,
     storage_class="modelplane-rwx",
     identity=Identity(type="GoogleApplicationCredentials", suffix="sa-key", key="private_key"),

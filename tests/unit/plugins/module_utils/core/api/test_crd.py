@@ -127,9 +127,8 @@ ADDITIONS = {
     r"InferenceCluster spec\.nodePools\[\]\.eks(\..*)?": "machines are bought in several ways",
     r"InferenceCluster spec\.nodePools\[\]\.gke(\..*)?": "machines are bought, placed and connected in several ways",
     r"GKECluster spec\.nodePools\[\]\.(spot|flexStart|maxRunDuration|reservationAffinity|upgradeSettings"
-    r"|shieldedInstanceConfig|placementPolicy|gvnic|acceleratorNetworkProfile|additionalNodeNetworkConfigs)(\W.*)?": (
-        "machines are bought, placed and connected in several ways"
-    ),
+    r"|shieldedInstanceConfig|placementPolicy|gvnic|gpuDriverVersion|acceleratorNetworkProfile"
+    r"|additionalNodeNetworkConfigs)(\W.*)?": ("machines are bought, placed and connected in several ways"),
     r"(InferenceCluster spec\.cluster\.gke|GKECluster spec)\.(privateNodes|cloudNat|masterAuthorizedNetworks"
     r"|nodeServiceAccount|databaseEncryption|datapathProvider)(\W.*)?": "clusters are hardened",
     r"InferenceCluster status\.gateway\.internalAddress": "gateways in mode Path have another one",
@@ -145,8 +144,11 @@ ADDITIONS = {
     r"ModelReplica spec\.engines\[\]\.members\[\]\.deviceRequests\[\]\.device": "claims accept one kind of device",
     r"ModelReplica spec\.engines\[\]\.members\[\]\.deviceRequests\[\]\.guarded": "claims skip devices",
     r"ModelDeployment spec\.template\.spec\.model(\..*)?": "weights are compared with the memory of devices",
+    r"Model(Deployment|Replica) (spec\.template\.)?spec\.modelCacheRef\.readOnly": "modules are written elsewhere",
     r"ModelReplica spec\.modelCacheRef\.layout": "engine pods depend on it",
     r"ModelReplica spec\.modelCacheRef\.(volume|previous(\.\w+)?)": "an edit of a cache gets a volume of its own",
+    r"ModelCache spec\.huggingFace\.(include|exclude)(\[\])?": "repositories hold several formats and quantisations",
+    r"ModelCache spec\.huggingFace\.(env|caBundle)(\W.*)?": "clusters reach the hub by proxies and mirrors",
     r"ModelCache spec\.huggingFace\.layout": "engines may name a cached repository",
     r"ModelCache status\.clusters\[\]\.artifact": "a phase holds only for what was staged",
     r"ModelService spec\.endpoints\[\]\.(name|priority)": "failover",
