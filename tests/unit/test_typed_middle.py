@@ -73,6 +73,7 @@ FOREIGN = frozenset(
         "rule",
         "seen",
         "service_metadata",
+        "slot",
         "slices",
         "state",
         "taint",

@@ -205,11 +205,12 @@ class GatewayAuth(Model):
 
 
 _PATH_FIELDS = ("backend", "traefik", "listeners")
-_MODEL_FIELDS = ("clusterName", "tls", "auth", "serviceSelector")
+_MODEL_FIELDS = ("clusterName", "tls", "auth", "serviceSelector", "failover")
 _HINTS_OF_NULLS = {
     "auth": "Write apiKey or jwt, or remove it for a gateway that asks for no keys",
     "tls": "Write certificateRefs, or remove it for plain HTTP",
     "serviceSelector": "Write matchLabels, or remove it to serve all ModelServices",
+    "failover": "Write statusCodes, or remove it for the default status codes",
 }
 _NO_BACKEND = "Write mode: Model, as clusterName is given, or remove clusterName and add backend: Traefik"
 _IS_MODEL = "(has(self.mode) ? self.mode == 'Model' : has(self.clusterName))"
@@ -246,6 +247,16 @@ def _given(mode: Mode, *fields: str) -> Callable[[Any], list[Violation]]:
         ]
 
     return check
+
+
+class GatewayFailover(Model):
+    """Responses of endpoints after which a gateway retries a request at another endpoint."""
+
+    status_codes: list[Annotated[int, Field(ge=400, le=599)]] = Field(
+        min_length=1,
+        max_length=16,
+        description="HTTP status codes of the responses. Failed and reset connections are always retried.",
+    )
 
 
 class InferenceGatewaySpec(Spec):
@@ -356,6 +367,9 @@ class InferenceGatewaySpec(Spec):
     )
     service_selector: LabelSelector | None = Field(
         default=None, description="Labels of the ModelServices that it serves; absent is all."
+    )
+    failover: GatewayFailover | None = Field(
+        default=None, description="Responses that are retried. If unset, 429, 502, 503, 504 and 529 are retried."
     )
     backend: Literal["Traefik"] | None = Field(
         default=None, description="Proxy that runs the gateway; required in mode Path."

@@ -62,6 +62,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.mode
     ConfigurationSize,
     configuration_size,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.slots import settled
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.service import resolve
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.callers import (
     Keys,
@@ -153,7 +154,10 @@ def model_traffic(
     for cluster, gateway in serving.items():
         found = [_routed(context, service, gateway, index, cluster_gateways) for service in _services(context, gateway)]
         cluster_gateway = _cluster_gateway(context, cluster, platforms[cluster])
-        served[cluster], refused_budgets, overflows = _with_overflow(context, found, cluster_gateway)
+        found, refused_budgets, overflows = _with_overflow(context, found, cluster_gateway)
+        served[cluster] = (
+            [_with_slots(context, cluster, each) for each in found] if context.declared(cluster) else found
+        )
         refusals += refused_budgets
         overflowing += [cluster] if overflows else []
     leaving = tuple(leaving_gateways(context, serving, {name: _routes(routes) for name, routes in served.items()}))
@@ -352,6 +356,16 @@ def _with_overflow(
         found.append(replace(each, route=route, objects=objects))
         refusals += overflow.refusals(route, in_namespace, cluster_gateway, policies if route.gateway.spec.auth else ())
     return found, refusals, any(budgets.values())
+
+
+def _with_slots(context: Context, cluster: str, routed: RoutedModel) -> RoutedModel:
+    """Return a service whose endpoints keep the slots that they have in the files of a previous build.
+
+    Only runs that apply objects themselves can change the weights of a route in stages."""
+    earlier = context.earlier_routing(routed.route.service.ref)
+    previous = {identity(value): value for place, value in earlier if place == cluster}
+    objects = tuple(settled(value, previous.get(identity(value))) for value in routed.objects)
+    return replace(routed, objects=objects)
 
 
 def _policies(context: Context) -> dict[str, list[api.CallerPolicy]]:

@@ -20,8 +20,7 @@ const (
 type backend struct {
 	key        string // names it in the metadata of Envoy's endpoints
 	name       string // NAMESPACE/NAME of the AIServiceBackend
-	rule       string // as in the snapshot
-	target     string // name of the Backend
+	idle       bool   // weight 0: Envoy Gateway gives Envoy no endpoint for it
 	priority   uint32
 	model      string // empty: that of the request stays
 	schema     string
@@ -30,7 +29,6 @@ type backend struct {
 	remove     []string
 	costs      map[string]cost // by the key in the metadata
 	routeModel string
-	left       time.Time // when it was last in a route, zero: it is
 }
 
 // A cost of a request: a number of tokens by its kind, or an expression in CEL over them.
@@ -85,8 +83,8 @@ func (c cost) evaluate(backend, model string, done *response) (uint64, error) {
 
 // What all routes say together; never changed once it is published.
 type snapshot struct {
-	// Name of Envoy's cluster (and beginning of the name of Envoy's routes) -> backends, by the names of their Backends.
-	rules    map[string]map[string]*backend
+	// Name of Envoy's cluster (and beginning of the name of Envoy's routes) -> backends in the order of backendRefs.
+	rules    map[string][]*backend
 	backends map[string]*backend
 	routes   map[string]bool          // httproute/NAMESPACE/NAME
 	idle     map[string]time.Duration // name as in rules -> time without a byte of an answer, 0: any
@@ -94,7 +92,26 @@ type snapshot struct {
 	costs    bool
 }
 
-type state struct{ current atomic.Pointer[snapshot] }
+// `current` is what the extension server reads of the API server. `read` is what the processor read of its
+// configuration, which it does once in an interval.
+type state struct{ current, read atomic.Pointer[snapshot] }
+
+// Let the processor read its configuration once in an interval, from now on.
+func (s *state) follow(interval time.Duration) {
+	s.read.Store(s.current.Load())
+	go func() {
+		for range time.Tick(interval) {
+			s.read.Store(s.current.Load())
+		}
+	}()
+}
+
+func (s *state) configuration() *snapshot {
+	if found := s.read.Load(); found != nil {
+		return found
+	}
+	return &snapshot{}
+}
 
 func (s *state) get() *snapshot {
 	if found := s.current.Load(); found != nil {

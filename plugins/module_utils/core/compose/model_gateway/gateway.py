@@ -34,6 +34,9 @@ ATTEMPTS = 2
 DEFAULT_PRIORITIES = 2
 """Priorities that the retries of the gateway's own policy reach."""
 
+RETRIED = (429, 502, 503, 504, 529)
+"""Status codes that are retried by default: those of overloaded and unreachable endpoints, not those of failed requests
+(500) or slow clients (408)."""
 _NOT_OF_CALLERS = (
     constants.CALLER_HEADER,
     constants.SERVICE_HEADER,
@@ -177,6 +180,8 @@ def _token_provider(tokens: CallerTokens) -> dict[str, Any]:
 
 
 def _failover(gateway: api.InferenceGateway) -> Object:
+    failover = gateway.spec.failover
+    statuses = RETRIED if failover is None else failover.status_codes
     return parts.envoy_object(
         "BackendTrafficPolicy",
         gateway_metadata(gateway, f"{NAME}-failover"),
@@ -189,7 +194,7 @@ def _failover(gateway: api.InferenceGateway) -> Object:
                 "retryOn": {
                     # Status codes count only with the last of these.
                     "triggers": ["connect-failure", "refused-stream", "reset", "retriable-status-codes"],
-                    "httpStatusCodes": [429, 503],
+                    "httpStatusCodes": sorted(set(statuses)),
                 },
             },
             "healthCheck": {
@@ -210,8 +215,10 @@ def _client_traffic(gateway: api.InferenceGateway) -> Object:
     metadata = gateway_metadata(gateway, f"{NAME}-client-traffic")
     # An API key replaces this name of the client. Without one it stays, and is that of no key.
     written = {constants.CALLER_HEADER: constants.TOKEN_CALLER} if accepts_tokens(gateway) else {}
+    # The processor decodes only gzip and br, and responds with 500 to other encodings. A client might decode none.
+    written["accept-encoding"] = "identity"
     early = {
-        **({"set": [{"name": name, "value": value} for name, value in written.items()]} if written else {}),
+        "set": [{"name": name, "value": value} for name, value in written.items()],
         "remove": [name for name in _NOT_OF_CALLERS if name not in written],
         # A backend can remove 16 headers at most, so the gateway removes here what no backend needs.
         "removeOnMatch": [
