@@ -68,6 +68,8 @@ ENVOY = "gateway.envoyproxy.io/v1alpha1"
 LATE_SECONDS = 6.0
 """Time without answers of the name server: longer than four attempts of Envoy, which waits 0.25 seconds for the first
 one of a fast name server."""
+CHANGE_SECONDS = 2.0
+"""Time in which proxies get a change of their configuration."""
 pytestmark = pytest.mark.usefixtures("healthy")
 
 
@@ -783,10 +785,13 @@ def test_requests_use_a_new_endpoint_once_the_cluster_gateway_has_its_address(
 def test_endpoints_keep_their_addresses_while_the_name_server_is_late(
     gateway_cluster: GatewayCluster,
     clients: Clients,
+    fleet: ComposedFleet,
     engines: Mapping[str, Engine],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """If Envoy gives up the query for IPv4, an answer to the following one for IPv6 has no address and removes all."""
+    """With each change of its configuration, Envoy resolves names again, and then replaces what it had."""
+    [policy] = [each for each in fleet.built if each["metadata"]["name"] == "inference-gateway-failover"]
+    keepalive = {**policy["spec"]["tcpKeepalive"], "probes": 4}
     network, paid = gateway_cluster.network, len(engines["paid"].seen)
     resolve = network.resolve
 
@@ -796,9 +801,13 @@ def test_endpoints_keep_their_addresses_while_the_name_server_is_late(
 
     with Load(lambda connection: clients.ask("spill-ample", "bob", over=connection), clients.gateway) as load:
         load.more(gateway_cluster)
-        until = time.monotonic() + LATE_SECONDS
+        until = time.monotonic() + CHANGE_SECONDS + 1.5 * LATE_SECONDS
         monkeypatch.setattr(network, "resolve", late)
-        time.sleep(2 * LATE_SECONDS)
+        gateway_cluster.apply({**policy, "spec": {**policy["spec"], "tcpKeepalive": keepalive}})
+        time.sleep(4 * LATE_SECONDS)
+        load.more(gateway_cluster)
+        gateway_cluster.apply(policy)
+        time.sleep(CHANGE_SECONDS)
         load.more(gateway_cluster)
     assert Counter(load.statuses) == {200: len(load.statuses)}
     assert len(engines["paid"].seen) - paid <= len(load.statuses) / 1000

@@ -51,14 +51,14 @@ _RESOLVER = {
     "typed_config": {
         "@type": "type.googleapis.com/envoy.extensions.network.dns_resolver.cares.v3.CaresDnsResolverConfig",
         "query_timeout_seconds": 1,
-        "query_tries": 6,
+        "query_tries": 7,
     },
 }
-"""Resolver of the names of backends. Each attempt takes twice as long as the one before; the first one takes a second,
-or 0.25 seconds if the name server was fast before, so a name server may be silent for 15 seconds.
+"""Resolver of the names of backends. Each attempt takes up to twice as long as the one before. The first one takes a
+second, or 0.25 seconds if the name server was fast before, so all of them take at least 16 seconds.
 
-With Envoy's four attempts, that is less than four seconds. After them, Envoy resolves an IPv6 address. If the name
-server then answers that there is none, Envoy removes all addresses of the backend, also of one that works."""
+Envoy's four attempts take less than four seconds. When a change of configuration replaces a backend, Envoy resolves its
+name again, and uses the new backend without addresses if all attempts fail."""
 
 
 def host_objects(endpoint_hosts: Iterable[str] = ()) -> tuple[Object, ...]:
