@@ -13,6 +13,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.work
 )
 from ansible_collections.modelplane.fleet.tests.kube.binaries import UnavailableError
 from ansible_collections.modelplane.fleet.tests.kube.control_plane import ControlPlane
+from ansible_collections.modelplane.fleet.tests.kube.processes import wait_for
 
 from . import network, programs
 from .clients import (
@@ -128,7 +129,12 @@ def at_cluster_gateway(gateway_cluster: GatewayCluster, clients: Clients, model:
     for pod in clients.gateway.pods:
         empty_budgets(gateway_cluster)
         answer = clients.ask(model, "alice", path=path, over=clients.gateway.connection(pod=pod))
-        if answer.status != 200 or not counters(gateway_cluster, policy):
+        if answer.status != 200:
+            return False
+        # Tokens are counted after the response.
+        try:
+            wait_for(f"{policy} has counted", lambda: counters(gateway_cluster, policy), seconds=5)
+        except TimeoutError:
             return False
     empty_budgets(gateway_cluster)
     return True
