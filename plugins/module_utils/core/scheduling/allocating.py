@@ -11,6 +11,7 @@ so that nodes excluded by affinity cost no steps.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.matching import Vector
@@ -69,11 +70,12 @@ def _is_slow(node: Vector, pods: Pods, neighbors: Sequence[Pods]) -> bool:
         copies = other.copies - (other.engine == pods.engine)
         if other.unavailable or copies < 1:
             continue
-        if other.mixes:
+        vectors = None if other.mixes else _used(other)
+        if vectors is None:
             return True
         latest = used
         for _ in range(copies):
-            sums = {tuple(map(sum, zip(one, vector, strict=True))) for one in latest for vector in other.vectors}
+            sums = {tuple(map(sum, zip(one, vector, strict=True))) for one in latest for vector in vectors}
             latest = {one for one in sums if _covers(node, one)} - used
             used |= latest
             if len(used) > MAX_STATES:
@@ -82,6 +84,19 @@ def _is_slow(node: Vector, pods: Pods, neighbors: Sequence[Pods]) -> bool:
                 break
     frees = (tuple(have - less for have, less in zip(node, one, strict=True)) for one in used)
     return any(_steps(free, pods) > MAX_STEPS for free in frees if not any(_covers(free, way) for way in pods.vectors))
+
+
+def _used(pods: Pods) -> set[Vector] | None:
+    """Return the devices that a pod might use, None if unknown: fewer than it is charged because of a constraint."""
+    count = sum(count for count, _ in pods.requests)
+    if not count or all(sum(vector) == count for vector in pods.vectors):
+        return set(pods.vectors)
+    if any(len(kinds) != 1 for _, kinds in pods.requests):
+        return None
+    requested = Counter[int]()
+    for count, kinds in pods.requests:
+        requested.update(dict.fromkeys(kinds, count))
+    return {*pods.vectors, tuple(requested[kind] for kind in range(len(pods.most)))}
 
 
 def _steps(free: Vector, pods: Pods) -> int:

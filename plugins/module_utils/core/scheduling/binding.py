@@ -12,10 +12,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.distinction import distinguish
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.selector import SelectorError
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.allocating import (
     FEW_DEVICES,
     slow_searches,
@@ -319,11 +321,12 @@ class _Binder:
         if sum(pool.claimable) <= FEW_DEVICES:
             return pods
         for at, part in enumerate(parts):
-            if pods[at].open:
-                accepted = self._matcher.accepted(part.member.device_requests, pool.devices)
-                counts = [int(entry.get("count", 1)) for entry in part.member.device_requests]
-                requests = tuple(zip(counts, map(frozenset, accepted), strict=True))
-                pods[at] = replace(pods[at], requests=requests)
+            requests = part.member.device_requests
+            # The selectors of running pods might be invalid: then the pods use the devices that they are charged.
+            with suppress(SelectorError):
+                accepted = map(frozenset, self._matcher.accepted(requests, pool.devices))
+                counts = [int(entry.get("count", 1)) for entry in requests]
+                pods[at] = replace(pods[at], requests=tuple(zip(counts, accepted, strict=True)))
         slow = slow_searches(pool.claimable, pods, [None if each.open else each.planned for each in pods])
         # Pods that are spread over pools get no numbers.
         return [replace(each, slow=at in slow and not each.at_most) for at, each in enumerate(pods)]

@@ -233,7 +233,7 @@ class Matcher:
     def accepted(
         self, claimed: tuple[Mapping[str, Any], ...], devices: tuple[Device, ...]
     ) -> tuple[tuple[int, ...], ...]:
-        """Return the positions of the kinds of device that each request of a claim accepts."""
+        """Return the positions of the kinds of device that each request of a claim accepts. Raises SelectorError."""
         return tuple(
             tuple(
                 position

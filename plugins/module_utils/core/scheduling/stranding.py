@@ -25,7 +25,7 @@ class Pods:
     leads: workers that can run on any node wait for the pod.
     mixes: devices of several kinds may serve one request.
     unavailable: the object represents unavailable devices of `pods` nodes instead of pods.
-    requests: number of devices and accepted kinds of each request of a pod, in order. Only for open pods.
+    requests: number of devices and accepted kinds of each request of a pod, in order. Empty if not needed.
     slow: kube-scheduler might search long for devices on a node without enough free devices (`allocating.py`).
     """
 
