@@ -13,17 +13,18 @@ from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import ValidationError
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, compose
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pod_template import Container
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.resource import Status
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.rules import partial
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import (
     backend,
     cache,
     cluster,
-    engine_flags,
     gateway,
     label_index,
     service,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.servers.command_line import CommandLine
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status import caller_policy as of_policy
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status import inference_class as of_class
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status import inference_cluster as of_cluster
@@ -145,13 +146,8 @@ def service_objects(document: Document, *args: Any) -> tuple[Any, ...]:
     return service.service_objects(parsed(document, api.ModelService), *args)
 
 
-def command_line(container: Document) -> engine_flags.CommandLine:
-    return engine_flags.CommandLine(
-        container.get("command") or (),
-        container.get("args") or (),
-        container.get("image") or "",
-        [variable["name"] for variable in container.get("env") or ()],
-    )
+def command_line(container: Document) -> CommandLine:
+    return CommandLine.of(Container.model_validate({"name": "engine", "image": "engine", **container}))
 
 
 @dataclass(frozen=True)

@@ -96,6 +96,15 @@ _CONTROL = r"""
     type: dict
     suboptions:
 """ + _CONNECTION.strip("\n").replace("clusters[].", "control.").replace(" It needs O(control).", " Not for this one.")
+_CLUSTER = """
+  cluster:
+    description:
+      - How the Kubernetes API of the cluster is reached, with the suboptions of a cluster of other modules but for the
+        name, by exactly one way.
+      - It is read before O(purge) deletes a node pool.
+    type: dict
+    suboptions:
+""" + _CONNECTION.strip("\n").replace("clusters[].", "cluster.").replace(" It needs O(control).", " Not for this one.")
 _LIMITS = r"""
   timeout:
     description:
@@ -127,6 +136,7 @@ class ModuleDocFragment:
     """Options of modules that talk to clusters."""
 
     # Annotated, because ansible-test stops at assignments of anything but a literal.
+    CLUSTER: str = "options:" + _CLUSTER + _LIMITS.rstrip("\n") + _NEEDS
     CONTROL: str = "options:" + _CONTROL + _LIMITS.rstrip("\n") + _NEEDS
 
     DOCUMENTATION: str = (

@@ -92,6 +92,7 @@ _KEYS = (
     "version",
     "version_field",
     "least_version",
+    "least_version_reason",
     "namespace",
     "values",
     "values_from",

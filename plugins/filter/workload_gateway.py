@@ -22,7 +22,8 @@ options:
         its Service; C(proxy), C(spec) of the EnvoyProxy, merged over what is made of the rest; C(image_registry), the
         mirror of docker.io, and C(image_pull_secrets); C(endpoint_hosts), internal hosts that endpoints may use, to
         whose networks proxies of a gateway in mode C(Model) may connect; C(model_gateway), whether a gateway in mode
-        C(Model) takes its place, and C(certificates), whether such gateways send requests to the cluster.
+        C(Model) takes its place, C(certificates), whether such gateways send requests to the cluster, and
+        C(keepalive), whether policies make Envoy probe silent connections.
     type: dict
     required: true
 """
@@ -57,6 +58,7 @@ def workload_gateway(choices: Any) -> list[dict[str, Any]]:
     from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.workload_gateway import (
         GatewayChoices,
         gateway_objects,
+        traffic_policies,
     )
 
     if not isinstance(choices, Mapping):
@@ -65,9 +67,10 @@ def workload_gateway(choices: Any) -> list[dict[str, Any]]:
         values = plain(choices)
         # Templates make texts of numbers and truth values.
         numbers = {name: int(values[name]) for name in ("replicas", "drain_timeout") if values.get(name) is not None}
-        flags = [name for name in ("model_gateway", "certificates") if name in values]
+        flags = [name for name in ("model_gateway", "certificates", "keepalive") if name in values]
         truths = {name: str(values[name]).lower() == "true" for name in flags}
-        return [dict(each) for each in gateway_objects(GatewayChoices(**{**values, **numbers, **truths}))]
+        settings = GatewayChoices(**{**values, **numbers, **truths})
+        return [dict(each) for each in (*gateway_objects(settings), *traffic_policies(settings))]
     except api.InvalidResource as error:
         lines = [
             f"{problem.path.removeprefix(_LISTENERS)} {problem.message}{f'. {problem.hint}' if problem.hint else ''}"

@@ -79,6 +79,8 @@ options:
     description:
       - Whether to delete what exists beside the listed objects, has their owner labels and is not listed, such as node
         pools of listed clusters. It goes once the listed objects are done, well or not.
+      - With O(cluster), a node pool stays as long as replicas run on it, and so does what it uses. RV(pending) names
+        them.
     type: bool
     default: false
   kinds:
@@ -98,6 +100,7 @@ options:
 extends_documentation_fragment:
   - modelplane.fleet.clouds
   - modelplane.fleet.clouds.waiting
+  - modelplane.fleet.clusters.cluster
 attributes:
   check_mode:
     support: full
@@ -127,6 +130,8 @@ EXAMPLES = r"""
     credentials_file: ~/keys/fleet-prod.json
     resources: "{{ (object | modelplane.fleet.gke_plan(project='fleet-prod')).resources }}"
     purge: true
+    cluster:
+      gke: {cluster: modelplane-system-west-gke-1a2b3, location: us-central1, project: fleet-prod}
 
 - name: Create a network
   modelplane.fleet.cloud_resources:
@@ -166,7 +171,9 @@ removed:
   elements: str
   sample: [network, subnetwork, cluster, service-account, iam-member]
 pending:
-  description: What is not done yet, as it was not waited for; the next run goes on from there.
+  description:
+    - What is not done yet, because it was not waited for, or because replicas run on nodes that would be deleted. The
+      next run goes on from there.
   returned: always
   type: list
   elements: str
@@ -179,14 +186,21 @@ waited:
   sample: ["create GKE cluster west: RUNNING (after 0 s)", "create GKE cluster west: DONE (after 6 min 12 s)"]
 """
 
+from collections.abc import Callable
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import cluster_options, libraries
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud import task, waiting
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.engine import Engine, cluster_of
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.registry import BACKENDS, arguments
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.task import Changes
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import Messages
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.kinds import Resource
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import some
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import Connection, connect
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.pool_pods import replicas_on_pool
 
 ARGUMENTS: dict[str, Any] = {
     "argument_spec": {
@@ -206,6 +220,7 @@ ARGUMENTS: dict[str, Any] = {
                 "needs": {"type": "list", "elements": "str", "default": []},
             },
         },
+        **cluster_options.CLUSTER,
         "purge": {"type": "bool", "default": False},
         "kinds": {"type": "list", "elements": "str", "default": []},
         "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
@@ -217,17 +232,41 @@ ARGUMENTS: dict[str, Any] = {
 def work(module: AnsibleModule) -> None:
     """Do what the arguments ask for, and end the module with the result."""
     params = module.params
+    occupants = _occupants(module)
     provider = BACKENDS[params["provider"]].connect(module)
 
     def action(changes: Changes, messages: Messages) -> dict[str, Any]:
         resources, kinds = params["resources"], params["kinds"]
         wait = task.wait(module, messages, provider.error, cluster_of(provider, resources))
-        engine = Engine(provider, resources, changes, wait, until_done=params["wait"], kinds=kinds)
+        engine = Engine(provider, resources, changes, wait, until_done=params["wait"], kinds=kinds, occupants=occupants)
         if params["state"] == "absent":
             return {"removed": engine.absent(purge=params["purge"]), "pending": engine.pending}
         return {"resources": engine.present(purge=params["purge"]), "pending": engine.pending}
 
     task.run(module, action)
+
+
+def _occupants(module: AnsibleModule) -> Callable[[Resource], str]:
+    """Return a function that names the replicas on a node pool, empty for none. Replicas that cannot be read count."""
+    if module.params["cluster"] is None:
+        return lambda _pool: ""
+    libraries.need(module, "PyYAML", "urllib3")
+    try:
+        target: Connection = cluster_options.connection(
+            "cluster", module.params["cluster"], **cluster_options.limits(module.params)
+        )
+    except cluster_options.ArgumentsError as error:
+        module.fail_json(msg=str(error))
+
+    def occupants(pool: Resource) -> str:
+        try:
+            with connect(target, write_cache=not module.check_mode) as client:
+                replicas = replicas_on_pool(client, pool["name"])
+        except ApiError as error:
+            return f"its replicas cannot be read: {error}"
+        return f"replicas run there: {some(replicas)}. It is deleted once they have moved" if replicas else ""
+
+    return occupants
 
 
 def main() -> None:

@@ -203,7 +203,7 @@ def test_a_cluster_whose_manifest_has_errors_keeps_its_stack(stack: Stack) -> No
 
 @pytest.mark.usefixtures("installed")
 def test_a_gateway_in_mode_model_gets_what_it_needs_where_it_runs_and_no_other_cluster(stack: Stack) -> None:
-    pair = {"gateway-helm": "v1.9.3", "ai-gateway-helm": "v1.2.0", "ai-gateway-crds-helm": "v1.2.0"}
+    pair = {"gateway-helm": "v1.9.3", "ai-gateway-helm": "v1.2.1", "ai-gateway-crds-helm": "v1.2.1"}
     pack(stack.charts, only=list(pair), versions=pair)
     before = {cluster: releases(stack.live, cluster) for cluster in stack.live.workloads}
     budget = {"name": "tokens", "unit": "Tokens", "limit": 1000, "per": "Day"}

@@ -84,7 +84,7 @@ def test_a_second_run_changes_nothing_and_writes_nothing(site: Site) -> None:
 @pytest.mark.interrupted
 def test_the_run_that_removes_a_model_gateway_installs_the_workload_gateway_again(site: Site) -> None:
     live, east = site.live, site.live.workloads["east"]
-    pair = {"gateway-helm": "v1.9.3", "ai-gateway-helm": "v1.2.0", "ai-gateway-crds-helm": "v1.2.0"}
+    pair = {"gateway-helm": "v1.9.3", "ai-gateway-helm": "v1.2.1", "ai-gateway-crds-helm": "v1.2.1"}
     pack(site.charts, only=list(pair), versions=pair)
 
     def owner() -> object:

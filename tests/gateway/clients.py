@@ -41,7 +41,17 @@ DETOURS = {
 """Policies that count the budgets of services at the cluster gateway of the gateway's own cluster."""
 SPREAD = {"north": 7, "south": 2, "paid": 1}
 REQUESTS = 10_000
-FIELDS = {"caller", "service", "endpoint", "served_model", "response_model", "status", "duration_ms", "start_time"}
+FIELDS = {
+    "caller",
+    "subject",
+    "service",
+    "endpoint",
+    "served_model",
+    "response_model",
+    "status",
+    "duration_ms",
+    "start_time",
+}
 COUNTED = ("input_tokens", "output_tokens", "total_tokens")
 CHOICES = GatewayChoices(
     model_gateway=True,

@@ -61,6 +61,8 @@ class ComposedFleet:
         self.cluster = cluster
         self.resources = documents(MANIFESTS)
         self.folder = folder / "build"
+        self.prices = ""
+        """File with a price catalogue, if any."""
         self._manifests = folder / "manifests"
         self.built: list[Object] = []
         self.clients, self.servers = (Authority(name, folder) for name in ("clients", "servers"))
@@ -76,7 +78,7 @@ class ComposedFleet:
         """Build; `built` are the objects for the cluster."""
         text = "---\n".join(f"{json.dumps(each)}\n" for each in self.resources)
         (self._manifests / "fleet.yaml").write_text(text, encoding="utf-8")
-        build(Settings((str(self._manifests),), str(self.folder)))
+        build(Settings((str(self._manifests),), str(self.folder), prices=self.prices))
         self.built = Build(str(self.folder)).objects(HUB)
 
     def install(self) -> None:

@@ -92,7 +92,7 @@ class GatewayCluster:
         self.cluster = cluster
         self.folder = folder
         self._values = values
-        self._ai_gateway = _ai_gateway() if ai_gateway is None else ai_gateway
+        self._ai_gateway = ai_gateway_objects() if ai_gateway is None else ai_gateway
         self._images = programs.images()
         self._chart = programs.chart()
         self._helm = Helm(3, folder / "helm")
@@ -385,8 +385,10 @@ def _redis() -> list[Object]:
     return _workload("redis", SYSTEM, "docker.io/library/redis:6.2", {"redis": 6379}, command=command)
 
 
-def _ai_gateway() -> list[Object]:
-    """The AI gateway with the rights that its chart gives it, for the subset that the stand-in reads and writes."""
+def ai_gateway_objects(read_interval: str = "5s") -> list[Object]:
+    """The AI gateway with the rights that its chart gives it, for the subset that the stand-in reads and writes.
+
+    `read_interval`: how often its processor reads its configuration."""
     name = "ai-gateway-controller"
     rules = [
         {"apiGroups": ["aigateway.envoyproxy.io"], "resources": ["*"], "verbs": ["*"]},
@@ -408,4 +410,6 @@ def _ai_gateway() -> list[Object]:
         "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": AI_SYSTEM}],
     }
     image = "docker.io/envoyproxy/ai-gateway-controller:stand-in"
-    return [role, binding, *_workload(name, AI_SYSTEM, image, {"grpc": 1063, "processor": 1064})]
+    env = [{"name": "AI_GATEWAY_READ_INTERVAL", "value": read_interval}]
+    ports = {"grpc": 1063, "processor": 1064}
+    return [role, binding, *_workload(name, AI_SYSTEM, image, ports, env=env)]

@@ -389,7 +389,10 @@ class Pod:
         if namespace != self.namespace:
             return
         for volume in self._value["spec"].get("volumes") or ():
-            if (volume.get("secret") or {}).get("secretName") == name and self._volume(volume["name"]).exists():
+            sources = (volume.get("projected") or {}).get("sources") or (volume,)
+            secrets = [source["secret"] for source in sources if "secret" in source]
+            named = {secret.get("name") or secret.get("secretName") for secret in secrets}
+            if name in named and self._volume(volume["name"]).exists():
                 with contextlib.suppress(*PASSING):
                     self._fill(volume)
 

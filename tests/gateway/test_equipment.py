@@ -231,7 +231,7 @@ def test_callers_of_anthropic_are_answered_by_engines_of_openai(gateway: Gateway
 
 
 def test_callers_of_openai_cannot_ask_a_provider_of_anthropic(gateway: Gateway) -> None:
-    assert ask(gateway, "team/foreign", ALICE).status == 400
+    assert ask(gateway, "team/foreign", ALICE).status == 422
 
 
 def test_a_new_key_works_and_a_removed_one_does_not(gateway_cluster: GatewayCluster, gateway: Gateway) -> None:

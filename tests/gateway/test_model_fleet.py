@@ -23,7 +23,12 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.caller_keys import NEXT_SUFFIX
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.mtls import internal_hostname
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.size import copies_of_keys
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.private_headers import CREDENTIALS, HOPS
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.private_headers import (
+    CLIENT_HEADERS,
+    CLIENT_PREFIXES,
+    CREDENTIALS,
+    HOPS,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.private_headers import KEYS as PRIVATE_KEYS
 from ansible_collections.modelplane.fleet.tests.kube.client import Object, Objects
 from ansible_collections.modelplane.fleet.tests.traffic.certificates import Authority
@@ -189,7 +194,9 @@ def test_callers_of_anthropic_reach_both_schemas(clients: Clients, engines: Mapp
 def test_providers_get_their_key_and_no_callers_name(clients: Clients, engines: Mapping[str, Engine]) -> None:
     engines["north"].answer = engines["south"].answer = 429
     credentials = set(CREDENTIALS) - PRIVATE_KEYS
-    private = dict.fromkeys((*credentials, "forwarded", "x-forwarded-for", "x-real-ip", "x-request-id"), "10.9.8.7")
+    hops = ("forwarded", "x-forwarded-for", "x-real-ip", "x-request-id")
+    examples = (f"{prefix}client-ip" for prefix in CLIENT_PREFIXES)
+    private = dict.fromkeys((*credentials, *hops, *CLIENT_HEADERS, *examples), "10.9.8.7")
     assert clients.ask("chat", "alice", headers=private).status == 200
     assert clients.ask("claude", "alice", path=ANTHROPIC, headers=private).status == 200
     keys = {

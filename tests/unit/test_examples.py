@@ -305,8 +305,15 @@ def test_variables_of_the_air_gap_are_those_that_the_mirror_ends_with() -> None:
 def test_folders_that_gitops_tools_read_are_built(built: Built) -> None:
     folders = {path.name for path in (built.build / "clusters").iterdir()}
     assert folders == set(built.inventory.clusters)
-    fleet, control = objects_of(built.recipe, "argocd")
+    argocd = {(each["kind"], each["metadata"]["name"]): each for each in objects_of(built.recipe, "argocd")}
+    fleet, control = argocd["ApplicationSet", "fleet"], argocd["Application", "fleet-control"]
     assert [each["path"] for each in fleet["spec"]["generators"][0]["git"]["directories"]] == ["clusters/*"]
     assert (built.build / control["spec"]["source"]["path"]).is_dir()
     paths = {each["spec"]["path"] for each in objects_of(built.recipe, "flux") if each["kind"] == "Kustomization"}
-    assert paths == {f"./clusters/{name}" for name in folders}
+    assert paths == {"./control", *(f"./clusters/{name}" for name in folders)}
+    settings = argocd["ConfigMap", "argocd-cm"]["data"]
+    excluded = [each for each in yaml.safe_load(settings["resource.exclusions"]) if "EndpointSlice" in each["kinds"]]
+    assert all(each["clusters"] for each in excluded), "EndpointSlices of the control cluster have to be applied"
+    for sync in (fleet["spec"]["template"]["spec"], control["spec"]):
+        assert {"ServerSideApply=true", "PruneLast=true"} <= set(sync["syncPolicy"]["syncOptions"])
+        assert sync["syncPolicy"]["automated"]["prune"]

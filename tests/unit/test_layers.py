@@ -44,7 +44,7 @@ LAYERS = [
     ("module_utils/core/validation", "module_utils/core/status", "module_utils/core/cloud/fleet"),
     ("module_utils/core/compose",),
     ("module_utils/core/scheduling",),
-    ("module_utils/core/pricing", "module_utils/core/compose/engine_flags"),
+    ("module_utils/core/pricing", "module_utils/core/servers"),
     ("module_utils/core/cloud/registry",),
     ("module_utils/core/cloud/eks", "module_utils/core/cloud/gke"),
     ("module_utils/core/cloud",),

@@ -21,6 +21,7 @@ LIMITS: dict[str, Any] = {
     "retries": {"type": "int", "default": 5},
     "answer_limit": {"type": "int", "default": 64},
 }
+CLUSTER: dict[str, Any] = {"cluster": {"type": "dict", "options": OPTIONS}, **LIMITS}
 # Part of an Ansible argument spec: the counterpart of the doc fragment `clusters`.
 CLUSTERS: dict[str, Any] = {
     "clusters": {
@@ -42,7 +43,7 @@ class ArgumentsError(Exception):
 
 def connections(params: Mapping[str, Any]) -> dict[str, Connection]:
     """Return the connections of the argument `clusters`, by name, in their order. Raises ArgumentsError."""
-    limits = _limits(params)
+    bounds = limits(params)
     entries: Sequence[Mapping[str, Any]] = params.get("clusters") or ()
     found: dict[str, Connection] = {}
     problems: list[str] = []
@@ -54,7 +55,7 @@ def connections(params: Mapping[str, Any]) -> dict[str, Connection]:
             problems.append(f"clusters[{index}].name: there are two clusters {name}")
         else:
             try:
-                found[name] = connection(name, entry, **limits)
+                found[name] = connection(name, entry, **bounds)
             except ArgumentsError as error:
                 problems.append(str(error))
     if problems:
@@ -67,7 +68,7 @@ def control_connection(params: Mapping[str, Any]) -> Connection | None:
     given = params.get("control")
     if given is None:
         return None
-    return connection(CONTROL, given, standard=True, **_limits(params))
+    return connection(CONTROL, given, standard=True, **limits(params))
 
 
 def connection(name: str, given: Mapping[str, Any], **more: Any) -> Connection:
@@ -116,7 +117,8 @@ def _given(options: Mapping[str, Any] | None) -> dict[str, str]:
     return {key: str(value) for key, value in (options or {}).items() if value}
 
 
-def _limits(params: Mapping[str, Any]) -> dict[str, Any]:
+def limits(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the limits on requests as keyword arguments of `connection`. Raises ArgumentsError."""
     timeout, retries, largest = params.get("timeout"), params.get("retries"), params.get("answer_limit")
     if timeout is not None and not 0 < timeout < float("inf"):
         raise ArgumentsError("timeout: must be a number of seconds above 0")

@@ -24,6 +24,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.kinds import Actual, Kind, Resource
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import nearest_key
 
+_UNLISTED = "unlisted "
+"""Prefix of the keys of unlisted objects."""
 Survey = Mapping[str, Actual | None]  # pylint: disable=unsupported-binary-operation
 """The actual state by key; None for what does not exist, empty for what an earlier run is still creating."""
 
@@ -40,10 +42,12 @@ class Engine:
         *,
         until_done: bool = True,
         kinds: Collection[str] = (),
+        occupants: Callable[[Resource], str] = lambda _resource: "",
     ) -> None:
         """`until_done`: whether to wait for what is begun. `kinds`: the kinds of objects that are changed; the others
-        are read only. Empty: all."""
+        are read only. Empty: all. `occupants`: what keeps the nodes of an unlisted pool, empty for nothing."""
         self._provider = provider
+        self._occupants = occupants
         self._kinds = kinds
         self._listed = {each["key"]: each for each in resources}
         if len(self._listed) != len(resources):
@@ -61,6 +65,7 @@ class Engine:
         """Create and update all, and return the actual state by key; in check mode, that of what exists.
 
         `purge`: delete what the provider finds beside the listed objects, when it has their owner and is not listed.
+        Nodes with occupants stay, and what they use; `pending` names them.
         """
         survey = self._survey(compare=True)
         unlisted = self._unlisted(survey) if purge else {}
@@ -70,7 +75,7 @@ class Engine:
         done = self._in_order(
             {**self._needs, **graph.reverse(self._needs_of_unlisted(unlisted, unlisted))},
             lambda key, needed: (
-                self._delete(unlisted[key], needed) if key in unlisted else self._reconcile(key, survey[key], needed)
+                self._purge(unlisted[key], needed) if key in unlisted else self._reconcile(key, survey[key], needed)
             ),
             # By then there is a new one in its place, where it can be had, and nothing that is listed uses it.
             {key: list(self._listed) for key in unlisted},
@@ -150,7 +155,7 @@ class Engine:
                 kind = self._provider.kinds[sibling["kind"]]
                 ours = bool(owner) and self._provider.owners.of(kind, actual) == owner
                 if ours and self._changes_kind(sibling) and not _identities(kind, sibling, actual) & listed:
-                    found[f"unlisted {sibling['key']}"] = sibling
+                    found[_UNLISTED + sibling["key"]] = sibling
         return found
 
     def _preview(self, survey: Survey, unlisted: Mapping[str, Resource]) -> None:
@@ -168,8 +173,10 @@ class Engine:
             changes = diff(self._kind(key), actual, resource["body"])
             self._run.record_changes(resource, changes)
             expected[key] = changed(self._kind(key), actual, changes)
-        for resource in unlisted.values():
-            self._run.record("delete", resource)
+        self._in_order(
+            graph.reverse(self._needs_of_unlisted(unlisted, unlisted)),
+            lambda key, needed: self._purge(unlisted[key], needed),
+        )
 
     def _to_be_created(self, key: str, survey: Survey) -> bool:
         """Return whether it does not exist, or is deleted and created again, by itself or with what it is part of."""
@@ -196,6 +203,19 @@ class Engine:
             return Done(surveyed)
         with self._lock(resource):
             return Reconciler(self._run, resource).present(surveyed)
+
+    def _purge(self, resource: Resource, needed: Mapping[str, Done]) -> Done:
+        """Delete an unlisted object, in check mode report it, unless it has nodes with occupants, or they use it."""
+        title = self._provider.title(resource)
+        user = next((key for key, done in needed.items() if done.begun), "")
+        occupants = self._occupants(resource) if self._provider.kinds[resource["kind"]].has_nodes else ""
+        if user or occupants:
+            why = occupants or f"{user.removeprefix(_UNLISTED)} uses it"
+            return Done(begun=True, pending=f"{title} stays for now: {why}")
+        if self._changes.check_mode:
+            self._run.record("delete", resource)
+            return Done()
+        return self._delete(resource, needed)
 
     def _delete(self, resource: Resource, needed: Mapping[str, Done]) -> Done:
         later = self._later(resource, needed)

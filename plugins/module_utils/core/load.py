@@ -18,7 +18,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.plain import type_words
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import registry
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import holds_key, without_keys
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import holds_key, is_encrypted, without_keys
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import MISSPELT, nearest, printable, short
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation import references
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.pasted_keys import pasted_keys
@@ -404,7 +404,7 @@ def _recognise(item: _Item) -> tuple[Problem | None, str]:
         hint = "A manifest is a mapping with apiVersion, kind, metadata and spec"
         if isinstance(value, list):
             hint += "; write several as documents separated by ---, or as the items of kind: List"
-        if isinstance(value, str) and value.startswith("$ANSIBLE_VAULT"):
+        if isinstance(value, str) and is_encrypted(value):
             hint = "Manifests are read as they are: decrypt it, and keep secrets in Secrets of the cluster"
         return Problem(f"is {type_words(value)}, not a manifest", hint=hint), ""
     version, kind = value.get("apiVersion"), value.get("kind")

@@ -1,6 +1,9 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Prices of nodes: those that InferenceClasses have, then those of the price catalogue, the user's own file.
+"""Prices of nodes and of models.
+
+Prices of nodes are those that InferenceClasses have, then those of the price catalogue, the user's own file. Prices of
+models are in the price catalogue.
 
 What is not known has no price, which is never the same as a price of zero. Amounts are decimal numbers.
 """
@@ -17,9 +20,16 @@ from typing import Annotated, Any, ClassVar
 
 from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import Atomic, Model, Rule, Violation
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import (
+    Atomic,
+    Model,
+    Rule,
+    Violation,
+    Words,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_cluster import NodePool
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pricing import (
+    Amount,
     Currency,
     Day,
     Place,
@@ -70,11 +80,65 @@ class PriceEntry(Prices):
     source: PriceSource = Field(description="Where the prices are from.")
 
 
+class ModelPrice(Model):
+    """Prices of a model for a million tokens, by which gateways count budgets of unit Cost."""
+
+    model: Annotated[str, Words("must be namespace/name of a ModelService")] = Field(
+        max_length=317,
+        pattern=r"^[a-z0-9.-]+/[a-z0-9.-]+$",
+        description="Name of the model: namespace/name of a ModelService.",
+    )
+    endpoint: Place | None = Field(
+        default=None,
+        description="Entry of spec.endpoints of the ModelService. If unset, all entries without own prices.",
+    )
+    input: Amount = Field(description="Price of a million input tokens.")
+    cached_input: Amount | None = Field(
+        default=None, description="Price of a million input tokens from a cache. If unset, that of input."
+    )
+    cache_write: Amount | None = Field(
+        default=None,
+        description="Price of a million input tokens that are written to a cache. If unset, that of input.",
+    )
+    output: Amount = Field(description="Price of a million output tokens.")
+    as_of: Day = Field(description="Day on which the prices were valid.")
+    source: PriceSource = Field(description="Where the prices are from.")
+
+
 class Catalogue(Model):
     """Price catalogue of a fleet, a file of the user."""
 
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            ids=("PC-4",),
+            message="budgetUnit must be more than 0",
+            cel="!has(self.budgetUnit) || self.budgetUnit.matches('[1-9]')",
+            check=lambda catalogue: Decimal(catalogue.budget_unit) > 0,
+        ),
+    )
+
     currency: Currency = Field(description="Currency of all prices.")
-    prices: Annotated[list[PriceEntry], Atomic()] = Field(max_length=100_000, description="Prices.")
+    prices: Annotated[list[PriceEntry], Atomic()] = Field(
+        default=[], max_length=100_000, description="Prices of nodes."
+    )
+    models: Annotated[list[ModelPrice], Atomic()] | None = Field(
+        default=None, max_length=100_000, description="Prices of models."
+    )
+    budget_unit: Amount = Field(
+        default="0.00001",
+        description="Amount that budgets of unit Cost count as 1; a budget has at most 4,294,967,295.",
+    )
+
+    def model_prices(self, model: str, entries: Iterable[str]) -> dict[str, ModelPrice]:
+        """Return the prices of a model by these entries of its endpoints, without entries that have none."""
+        known = {each.endpoint: each for each in self.models or () if each.model == model}
+        found = {name: known.get(name) or known.get(None) for name in entries}
+        return {name: price for name, price in found.items() if price}
+
+
+def budget_unit(catalogue: Catalogue | None) -> Decimal:
+    """Return the amount that gateways count as 1 for budgets of unit Cost."""
+    return Decimal(catalogue.budget_unit) if catalogue else Decimal(1)
 
 
 class PricingError(Exception):
@@ -126,7 +190,8 @@ class PriceBook:
     @cached_property
     def currency(self) -> str:
         """Return the currency of all prices; empty when there are none. Raises PricingError when they have several."""
-        used = {self.catalogue.currency: "the price catalogue"} if self.catalogue else {}
+        is_used = self.catalogue and (self.catalogue.prices or not self.catalogue.models)
+        used = {self.catalogue.currency: "the price catalogue"} if self.catalogue and is_used else {}
         for name, each in sorted(self.classes.items()):
             if each.spec.pricing:
                 used.setdefault(each.spec.pricing.currency, f"InferenceClass {name}")
@@ -265,6 +330,11 @@ def _given_twice(catalogue: Catalogue) -> Iterator[Problem]:
             other = first.setdefault(key, index)
             if other != index:
                 yield Problem(f"is given twice: also in prices[{other}]", f"prices[{index}].{field}", hint="Remove one")
+    models: dict[tuple[str, str], int] = {}
+    for index, price in enumerate(catalogue.models or ()):
+        other = models.setdefault((price.model, price.endpoint or ""), index)
+        if other != index:
+            yield Problem(f"is given twice: also in models[{other}]", f"models[{index}]", hint="Remove one")
 
 
 def future_classes(resources: Iterable[api.Resource], today: date) -> Iterator[Problem]:
@@ -279,6 +349,9 @@ def future_entries(catalogue: Catalogue | None, file: str, today: date) -> Itera
     for index, entry in enumerate(catalogue.prices if catalogue else ()):
         if _is_ahead(entry.as_of, today):
             yield replace(_of_future(f"prices[{index}].asOf", entry.as_of), file=file)
+    for index, price in enumerate((catalogue and catalogue.models) or ()):
+        if _is_ahead(price.as_of, today):
+            yield replace(_of_future(f"models[{index}].asOf", price.as_of), file=file)
 
 
 def _of_future(path: str, day: str) -> Problem:

@@ -10,6 +10,12 @@ import re
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.secret_shapes import digits, known_keys, mask_keys
 
 MASK = "********"
+ENCRYPTED = "is encrypted with ansible-vault"
+DECRYPT = (
+    "Files are read as they are. Decrypt it with ansible-vault decrypt, or give its content, which "
+    "lookup('ansible.builtin.unvault', 'FILE') decrypts,"
+)
+_VAULT = "$ANSIBLE_VAULT;"
 SHORTEST_KEY = 12
 """Characters of the shortest key of a known form."""
 
@@ -126,6 +132,13 @@ _PLACEHOLDER = re.compile(r"(?:[A-Z]+_)?(?:KEY|TOKEN|PASSWORD|SECRET|FILE|VALUE)
 _RANDOM_KEY = re.compile(r"(?=[^a-z]*[a-z])(?=[^A-Z]*[A-Z])(?=[^0-9]*[0-9])[A-Za-z0-9+/_=-]{24,}\Z|[0-9a-f]{32,}\Z")
 _SWITCHED = frozenset({"true", "false"})
 _SWITCHES = frozenset({"allow", "enable", "disable", "no", "skip", "use", "trust"})
+
+
+def is_encrypted(content: str | bytes) -> bool:
+    """Return whether the content of a file is encrypted with ansible-vault."""
+    start = content[:64]
+    text = start.decode("utf-8", "replace") if isinstance(start, bytes) else start
+    return text.lstrip("\ufeff \r\n").startswith(_VAULT)
 
 
 def secret_like(name: str) -> bool:

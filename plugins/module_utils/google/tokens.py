@@ -22,6 +22,7 @@ from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils._google import GOOGLE_PACKAGE, load_google
 from ansible_collections.modelplane.fleet.plugins.module_utils._urllib3 import HTTPError
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import ENCRYPTED, is_encrypted
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import cut
 from ansible_collections.modelplane.fleet.plugins.module_utils.http import deadline
 from ansible_collections.modelplane.fleet.plugins.module_utils.http.deadline import whole, within
@@ -299,7 +300,10 @@ def _of_gcloud() -> str:
 
 def _read(path: str) -> Mapping[str, Any]:
     try:
-        info = json.loads(Path(path).read_text(encoding="utf-8"))
+        content = Path(path).read_text(encoding="utf-8")
+        if is_encrypted(content):
+            raise LoginError(f"credentials file {path} {ENCRYPTED}", "Decrypt it with ansible-vault decrypt")
+        info = json.loads(content)
     except OSError as error:
         raise LoginError(f"credentials file {path}: {(error.strerror or 'cannot be read').lower()}", _GIVE) from None
     except ValueError:

@@ -512,9 +512,8 @@ class Client:
 def _allows_list(rule: Mapping[str, Any], resource_type: ResourceType) -> bool:
     group = resource_type.api_version.rpartition("/")[0]
     required = {"verbs": "list", "apiGroups": group, "resources": resource_type.plural}
-    given = {name: rule.get(name) for name in required}
     return all(
-        isinstance(given[name], builtins.list) and ("*" in given[name] or value in given[name])
+        isinstance(given := rule.get(name), builtins.list) and ("*" in given or value in given)
         for name, value in required.items()
     )
 

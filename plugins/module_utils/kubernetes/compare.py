@@ -39,6 +39,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import (
     Object,
     Objects,
+    entries,
     fields,
     is_being_deleted,
     text,
@@ -249,7 +250,7 @@ class Comparison:
             if key.kind == DEFINITION:
                 self.sender.new_kinds.add((text(value, "spec", "group"), text(value, "spec", "names", "kind")))
             return None
-        if is_ours(current):
+        if is_ours(current) or self._is_of_our_route(current):
             live[key] = current
         elif key == SYSTEM_KEY:
             self._use_system_namespace(value, current, live)
@@ -259,6 +260,13 @@ class Comparison:
         else:
             return Refusal(_foreign(key, current), current)
         return None
+
+    def _is_of_our_route(self, current: Object) -> bool:
+        """Return whether the AI gateway created an object for an AIGatewayRoute of the fleet, before the fleet did."""
+        owners = entries(current, "metadata", "ownerReferences")
+        namespace = Key.of(current).namespace
+        routes = {(key.namespace, key.name) for key in self.live.objects if key.kind == AI_ROUTE}
+        return any(text(each, "kind") == AI_ROUTE and (namespace, text(each, "name")) in routes for each in owners)
 
     def _use_system_namespace(self, value: Object, current: Object, live: dict[Key, Object]) -> None:
         """Use an inventory namespace of another owner. Only the label that gateways require for routes is added."""

@@ -14,6 +14,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.change impor
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.conditions import (
     Empty,
     Established,
+    Known,
     Released,
     RouteCondition,
     Unused,
@@ -45,6 +46,9 @@ FOLLOW_SECONDS = 20.0
 """Maximum wait for gateways. A running controller processes a change within two seconds."""
 SETTLE_SECONDS = 2.0
 """Wait for proxies after their controller has reported a change. Busy proxies needed 0.1 seconds."""
+READ_SECONDS = 12.0
+"""Wait for the external processors of the AI gateway, which read their configuration every five seconds. Configuration
+in a volume of their pods is one second older."""
 _DEFINITION_SECONDS = 60.0
 _POLL_SECONDS = 0.25
 _ROUTE_VERSION = "gateway.networking.k8s.io/v1"
@@ -189,9 +193,12 @@ class Conditions:
         unmet: Mapping[str, RouteCondition] = self._unmet(conditions)
         if unmet:
             unmet = self._poll(unmet)
-        if any(condition.settles for condition in conditions.values()):
-            unmet_namespaces = {condition.namespace for condition in unmet.values()}
-            self._settle({condition.namespace for condition in conditions.values()} - unmet_namespaces, results)
+        unmet_namespaces = {condition.namespace for condition in unmet.values()}
+        namespaces = {condition.namespace for condition in conditions.values()} - unmet_namespaces
+        if any(isinstance(condition, Known) for condition in conditions.values()):
+            self._wait_for_processors(namespaces)
+        elif any(condition.settles for condition in conditions.values()):
+            self._settle(namespaces, results)
         return {wait_id: condition.subject for wait_id, condition in self._unmet(unmet, enough=True).items()}
 
     def _poll(self, unmet: Mapping[str, RouteCondition]) -> Mapping[str, RouteCondition]:
@@ -219,6 +226,15 @@ class Conditions:
             if condition.namespace in http_routes
             if not (condition.is_enough if enough else condition.is_met)(http_routes[condition.namespace])
         }
+
+    def _wait_for_processors(self, namespaces: Collection[str]) -> None:
+        """Wait until processors have read the routes of these namespaces. An earlier run might have written them just
+        before it was aborted, so routes that this run has not changed are waited for too."""
+        if namespaces:
+            subject = f"processors to read the routes in {count(len(namespaces), 'namespace')}"
+            with self.progress(self.client.name, subject, "seconds") as report:
+                report(listed(namespaces))
+                time.sleep(min(READ_SECONDS, self.seconds))
 
     def _settle(self, namespaces: Collection[str], results: Mapping[Key, Result]) -> None:
         """Wait for proxies if routes have changed and gateways have programmed them."""

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.clusters import Login
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.registry import LOGINS
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import DECRYPT, ENCRYPTED, is_encrypted
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes import kubeconfig
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.credentials import (
@@ -191,10 +192,13 @@ def _authority(given: Connection) -> str:
         return given.ca_text
     path = Path(os.path.expanduser(given.ca_file))
     try:
-        return path.read_text(encoding="utf-8")
+        found = path.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
         said = (error.strerror if isinstance(error, OSError) else None) or "is no text"
         raise AccessError(f"ca_file {path}: {said}") from None
+    if is_encrypted(found):
+        raise AccessError(f"ca_file {path}: {ENCRYPTED}", f"{DECRYPT} as ca_text")
+    return found
 
 
 def _user(name: str) -> str:

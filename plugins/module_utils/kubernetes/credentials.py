@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import ENCRYPTED, is_encrypted
+
 # A token is renewed when this much of its life is left: a request with it has to arrive.
 _MARGIN = 60.0
 _FILE_REREAD = 60.0
@@ -122,6 +124,8 @@ class TokenFile:
         except (OSError, ValueError) as error:
             said = error.strerror if isinstance(error, OSError) else "is no text"
             raise AccessError(f"token file {self._path}: {said}") from None
+        if is_encrypted(text):
+            raise AccessError(f"token file {self._path}: {ENCRYPTED}", "Decrypt it with ansible-vault decrypt")
         self._header, self._read = bearer(text), time.monotonic()
 
 

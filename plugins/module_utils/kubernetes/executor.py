@@ -96,7 +96,7 @@ class Executor:
             return Outcome(False, "" if isinstance(step, Wait) else str(step.key))
         if isinstance(step, Delete):
             self.results[step.key] = result(step.live, "skipped", refusal, before=step.live)
-        elif step.finishes:
+        elif step.stage:
             transitional = self.results[step.key]
             action = transitional.action if transitional.action in CHANGES else "skipped"
             self.results[step.key] = replace(transitional, action=action, message=refusal)
@@ -109,8 +109,8 @@ class Executor:
             return self._stopped(step, step.refusal)
         if step.creates_only:
             response = self.sender.create(step.desired)
-        elif step.finishes:
-            response = self._finish(step)
+        elif step.stage:
+            response = self._next_version(step)
         else:
             is_transitional = step.transitional is not None and not self.sender.check_mode
             response = self.sender.send((step.transitional if is_transitional else None) or step.desired, step.live)
@@ -119,12 +119,15 @@ class Executor:
             self.results[step.key] = self._with_readiness(response)
         return Outcome(response is None or response.action != "failed", str(step.key))
 
-    def _finish(self, step: Write) -> Result:
-        transitional = self.results[step.key]
+    def _next_version(self, step: Write) -> Result:
+        previous = self.results[step.key]
         if self.sender.check_mode:
-            return transitional
-        self._unfinished.discard(step.key)
-        return replace(self.sender.send(step.desired, transitional.after), before=transitional.before)
+            return previous
+        if step.finishes:
+            self._unfinished.discard(step.key)
+        response = self.sender.send(step.desired, previous.after)
+        action = response.action if response.action in (*CHANGES, "failed") else previous.action
+        return replace(response, action=action, before=previous.before)
 
     def _with_readiness(self, response: Result) -> Result:
         if response.after is None or self.sender.check_mode:

@@ -16,6 +16,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.registry import LOGINS
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import DECRYPT, ENCRYPTED, is_encrypted
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.yaml_documents import Source, documents
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.credentials import (
     AccessError,
@@ -119,10 +120,13 @@ class _Node:
         if path is None:
             return ""
         try:
-            return path.read_text(encoding="utf-8")
+            found = path.read_text(encoding="utf-8")
         except (OSError, ValueError) as error:
             said = (error.strerror if isinstance(error, OSError) else None) or "is no text"
             raise self.error(key, f"cannot be read: {path}: {said}") from None
+        if is_encrypted(found):
+            raise self.error(key, f"names {path}, which {ENCRYPTED}", "Decrypt it with ansible-vault decrypt")
+        return found
 
 
 def standard_files() -> list[Path]:
@@ -191,6 +195,8 @@ def _parse(text: Text) -> _Node:
             line = document.problems[0].line if document.problems else None
             at = f" (line {line})" if line else ""
             raise AccessError(f"kubeconfig {text.name}: is not valid YAML{at}", hint)
+        if is_encrypted(text.data):
+            raise AccessError(f"kubeconfig {text.name}: {ENCRYPTED}", f"{DECRYPT} as kubeconfig_text")
         if not isinstance(document.value, Mapping):
             raise AccessError(f"kubeconfig {text.name}: is no mapping", hint)
         if document.value.get("kind") not in (None, "Config"):

@@ -23,6 +23,15 @@ def pods_on_pool(client: Client, pool: str) -> list[Object]:
     return [pod for pod in client.list("v1", "Pod").items if _keeps(pod, pool, nodes)]
 
 
+def replicas_on_pool(client: Client, pool: str) -> list[str]:
+    """Return the replicas with pods on the nodes of a pool, or pods that wait for one, as `NAMESPACE/NAME`.
+
+    Raises ApiError.
+    """
+    labels = [fields(pod, "metadata", "labels") for pod in pods_on_pool(client, pool) if is_ours(pod)]
+    return sorted({f"{text(each, names.NAMESPACE_LABEL)}/{text(each, names.REPLICA_LABEL)}" for each in labels})
+
+
 def is_ours(pod: Object) -> bool:
     """Return whether a pod is one of a replica."""
     return bool(text(pod, "metadata", "labels", names.REPLICA_LABEL))

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import base64
+import errno
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import ENCRYPTED, is_encrypted
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import entries, fields, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.yaml_documents import Source, documents
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
@@ -68,9 +70,13 @@ def ensure(
 def _read(path: Path) -> Mapping[str, Any]:
     """Return the content of the file; nothing when it is not there or is something else."""
     try:
-        read = list(documents(Source(str(path), path.read_bytes())))
+        data = path.read_bytes()
     except OSError:
         return {}
+    if is_encrypted(data):
+        # Writing would replace it with a token in plain text.
+        raise FileExistsError(errno.EEXIST, f"it {ENCRYPTED}; name another path, or remove the file")
+    read = list(documents(Source(str(path), data)))
     value = read[0].value if len(read) == 1 and not read[0].problems else None
     return value if isinstance(value, Mapping) else {}
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.control import is_unowned_namespace
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.recovery import replicas_of
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, fields, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.yaml_documents import Source, documents
@@ -43,8 +44,8 @@ class Files:
         return found.hexdigest()
 
     def objects(self) -> list[Object]:
-        """Return every object in these files. Raises StoreError: an object that cannot be read must not count as one
-        that is not desired."""
+        """Return every object in these files, without the Namespaces of users in a build. Raises StoreError: an object
+        that cannot be read must not count as one that is not desired."""
         return _objects(self.contents, self.own)
 
 
@@ -73,7 +74,8 @@ def _objects(contents: Iterable[tuple[Path, bytes]], own: bool) -> list[Object]:
             value: Object = document.value
             if not (text(value, "apiVersion") and text(value, "kind") and text(value, "metadata", "name")):
                 raise StoreError(f"{path} holds a document that is no Kubernetes object: remove it from the folder")
-            found.append(value)
+            if not (own and is_unowned_namespace(value)):
+                found.append(value)
     return found
 
 
@@ -106,11 +108,11 @@ class Build:
     def files(self, cluster: str, folder: str = "") -> Files:
         """Return the files of what a workload cluster should have, in the folder given or its own one in the build.
 
-        A cluster of the fleet without objects has no folder. A name that the build does not know is a mistake, which
-        must not read as "nothing is desired there".
+        The folder of a cluster without objects has at most a Namespace of users. A name that the build does not know is
+        a mistake, which must not read as "nothing is desired there".
         """
         place = folder or self._own("clusters", cluster)
-        if os.path.isdir(place):
+        if os.path.isdir(place) and (folder or _has_objects(Path(place))):
             return Files(tuple(_contents(_files(place), not folder)), not folder)
         if folder:
             raise StoreError(f"{folder}, the folder of cluster {cluster}, does not exist")
@@ -199,12 +201,19 @@ class Build:
     def clusters(self) -> frozenset[str]:
         """The workload clusters of the build: with a folder, a serving stack, or a status."""
         place = Path(self.folder, "clusters")
-        found = {path.name for path in place.iterdir()} if place.is_dir() else set()
+        found = {path.name for path in place.iterdir() if _has_objects(path)} if place.is_dir() else set()
         stacks = self._of("control", kind="ServingStack")
         found |= {text(value, "metadata", "labels", names.CLUSTER_LABEL) for value in stacks}
         found |= {value["metadata"]["name"] for value in self._of("status", kind="InferenceCluster")}
         named = self.plan.get("clusters")
         return frozenset(found | {name for name in (named if isinstance(named, list) else ()) if isinstance(name, str)})
+
+
+def _has_objects(folder: Path) -> bool:
+    """Return whether the folder of a cluster has more than the Namespace that remains after the cluster has left."""
+    if os.listdir(folder) != ["cluster-scoped"]:
+        return True
+    return os.listdir(folder / "cluster-scoped") != [f"namespace-{names.SYSTEM_NAMESPACE}.yaml"]
 
 
 def _has_any(labels: Mapping[str, Any], entries: Iterable[tuple[tuple[str, str], ...]]) -> bool:

@@ -36,7 +36,7 @@ from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import file_name
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import MANAGED_BY_LABEL, file_name
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.progress import Progress, unseen
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import utc
 
@@ -655,9 +655,15 @@ def is_model_route(name: str) -> bool:
 
 def object_counts(files: Mapping[str, str]) -> dict[str, int]:
     """Return how many objects a build has for each workload cluster, "" for the control cluster."""
-    found = {name: len(each) for name, each in cluster_files(files).items()}
-    control = sum(name.startswith("control/") for name in files)
+    owned = {name: text for name, text in files.items() if not is_unowned_namespace(name, text)}
+    found = {name: len(each) for name, each in cluster_files(owned).items()}
+    control = sum(name.startswith("control/") for name in owned)
     return {"": control, **found} if control else found
+
+
+def is_unowned_namespace(name: str, text: str) -> bool:
+    """Return whether a file of a build holds a Namespace without a label of the fleet (`compose/control.py`)."""
+    return "/cluster-scoped/namespace-" in name and MANAGED_BY_LABEL not in text
 
 
 def file_text(name: str, text: str) -> str:

@@ -71,6 +71,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.fleet_in
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.object_files import (
     control_files,
+    left_clusters,
     workload_files,
 )
 
@@ -423,6 +424,7 @@ def _files(outcome: Outcome, known: KnownFiles | None) -> dict[str, str]:
     of_clusters = cluster_files(before)
     for cluster in decided.workloads:
         files.update(workload_files(decided.workloads, cluster, of_clusters.get(cluster, {}), known))
+    files.update(left_clusters(of_clusters, set(decided.workloads)))
     document = plan_output.document(decided).model_copy(update={"replica_digests": dict(outcome.history)})
     files[PLAN_FILE] = document_text(api.wire(document))
     return files

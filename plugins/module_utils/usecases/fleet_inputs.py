@@ -50,6 +50,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.pricing impo
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref, Severity
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.progress import Progress, unseen
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Options
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import ENCRYPTED, is_encrypted
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count, nearest_name
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.changes import changed_fields
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.namespaces import missing_namespaces
@@ -433,11 +434,14 @@ def _nodes(observed: Observed | None) -> dict[str, Mapping[str, int]]:
 def _content(name: str, path: str) -> bytes:
     try:
         with open(path, "rb") as stream:
-            return stream.read()
+            content = stream.read()
     except OSError as error:
         raise StoreError(
             f"{name} is {path}, which cannot be read: {error.strerror}. Set it to the path of a file"
         ) from error
+    if is_encrypted(content):
+        raise StoreError(f"{name} is {path}, which {ENCRYPTED}. Decrypt it with ansible-vault decrypt")
+    return content
 
 
 def _observation(path: str, data: bytes) -> Any:

@@ -5,20 +5,33 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from functools import partial
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.control import (
+    missing_namespaces,
+    unowned_namespace,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.defaults import with_defaults
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.manifest_text import to_yaml
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import SYSTEM_NAMESPACE
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.workloads import Workloads
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
-from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import file_text, object_path
+from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import (
+    file_text,
+    is_unowned_namespace,
+    object_path,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.known_files import Inputs, KnownFiles
 
 
 def control_files(
     placed: Iterable[tuple[str, Object]], before: Mapping[str, str], known: KnownFiles | None
 ) -> dict[str, str]:
-    """Return the files of objects that are in no workload cluster, each given with the folder that it belongs to."""
+    """Return the files of objects that are in no workload cluster, each given with the folder that it belongs to, and
+    the files of the namespaces of users on the control cluster."""
+    placed = list(placed)
+    placed += [("control", value) for value in missing_namespaces(value for top, value in placed if top == "control")]
     if known is None:
         return _texts(placed, before)
     there: dict[str, dict[str, str]] = {}
@@ -41,15 +54,35 @@ def _control_inputs(values: Sequence[tuple[str, Object]]) -> Sequence[str]:
 def workload_files(
     workloads: Workloads, cluster: str, before: Mapping[str, str], known: KnownFiles | None
 ) -> Mapping[str, str]:
-    """Return the files of a workload cluster."""
+    """Return the files of a workload cluster. It always has the file of a namespace: a tool that applies the folder
+    deletes nothing when the folder is empty."""
+    top = f"clusters/{cluster}"
 
     def composed(before: Mapping[str, str]) -> dict[str, str]:
-        return _texts(((f"clusters/{cluster}", value) for value in workloads[cluster]), before)
+        objects = workloads[cluster]
+        files = _texts(((top, value) for value in objects), before)
+        return {**_texts([(top, unowned_namespace(SYSTEM_NAMESPACE))], before), **files}
 
     files = _known_files(known, cluster, partial(workloads.inputs, cluster), before, composed)
     if files is before:
-        workloads.keep_size(cluster, len(before))
+        workloads.keep_size(cluster, sum(not is_unowned_namespace(*file) for file in before.items()))
     return files
+
+
+def left_clusters(before: Mapping[str, Mapping[str, str]], clusters: Container[str]) -> dict[str, str]:
+    """Return the files that remain of clusters that left the fleet: their namespace. A tool that still applies the
+    folder then deletes all other objects."""
+    value = unowned_namespace(SYSTEM_NAMESPACE)
+    removed = [
+        cluster
+        for cluster, files in before.items()
+        if cluster not in clusters and any(name.count("/") > 1 for name in files)
+    ]
+    return {
+        name: text
+        for cluster in removed
+        for name, text in _texts([(f"clusters/{cluster}", value)], before[cluster]).items()
+    }
 
 
 def _known_files(
@@ -73,7 +106,7 @@ def _texts(placed: Iterable[tuple[str, Object]], before: Mapping[str, str]) -> d
     files = {}
     for top, value in placed:
         name = object_path(top, value)
-        text = file_text(name, to_yaml(value, sort_keys=True))
+        text = file_text(name, to_yaml(with_defaults(value), sort_keys=True))
         last = before.get(name)
         files[name] = last if last == text else text
     return files

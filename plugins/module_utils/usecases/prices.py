@@ -20,6 +20,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.pricing impo
     machines_of,
     updated,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import ENCRYPTED, is_encrypted
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import StoreError
 from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.fleet_inputs import read_prices
 
@@ -77,12 +78,15 @@ def _text(path: str) -> str:
         return ""
     try:
         with open(path, encoding="utf-8") as stream:
-            return stream.read()
+            content = stream.read()
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise StoreError(
             f"fleet_prices is {path}, which cannot be read: {reason}. Set it to the path of a file"
         ) from error
+    if is_encrypted(content):
+        raise StoreError(f"fleet_prices is {path}, which {ENCRYPTED}. Decrypt it with ansible-vault decrypt")
+    return content
 
 
 def _entries(provider: str, found: Iterable[Quoted], day: str) -> list[PriceEntry]:

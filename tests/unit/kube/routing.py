@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.routes import weighted_backends
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.progress import Progress, Seen
 from ansible_collections.modelplane.fleet.tests.kube.control_plane import GATEWAY_API
 from ansible_collections.modelplane.fleet.tests.kube.model_gateways import definitions
@@ -43,8 +44,8 @@ def ai_routed(routed: Place, tmp_path: Path) -> Iterator[Place]:
 
 
 def ai_route(place: Place, *to: str, name: str = "web", **spec: Any) -> Object:
-    """Return an AIGatewayRoute with a rule for each of these backends."""
-    spec = {"rules": [{"backendRefs": [{"name": each}]} for each in to], **spec}
+    """Return an AIGatewayRoute with a rule for these backends."""
+    spec = {"rules": [{"backendRefs": [{"name": each, "weight": 1} for each in to]}] if to else [], **spec}
     return thing("aigateway.envoyproxy.io/v1beta1", "AIGatewayRoute", name, place.namespace, spec=spec)
 
 
@@ -54,8 +55,10 @@ def way(place: Place, *to: str, name: str = "behind") -> Object:
 
 
 def write(place: Place, *to: str, name: str = "web", **spec: Any) -> None:
-    """Write the HTTPRoute of the AI gateway, which does not have our label."""
-    written = route(place, backendRefs=[{**BACKEND, "name": each} for each in to])
+    """Write the HTTPRoute of the AI gateway, without our label, for a version with these serving backends."""
+    live = place.get(ai_route(place, name=name))
+    slots = weighted_backends(live) if live and leads_to(place, name) == [*to] else [(each, 1) for each in to]
+    written = route(place, backendRefs=[{**BACKEND, "name": each, "weight": weight} for each, weight in slots])
     del written["metadata"]["labels"]
     written["metadata"]["name"] = name
     written["spec"].update(spec)
@@ -108,10 +111,10 @@ def report(place: Place, name: str = "web") -> None:
 
 
 def leads_to(place: Place, name: str = "web") -> list[str]:
-    """Return the backends to which an AIGatewayRoute leads."""
+    """Return the backends to which an AIGatewayRoute sends requests."""
     there = place.get(ai_route(place, name=name))
     assert there
-    return [backend["name"] for rule in there["spec"]["rules"] for backend in rule["backendRefs"]]
+    return [backend for backend, weight in weighted_backends(there) if weight]
 
 
 def limits(place: Place, *units: str, requests: int = 5) -> Object:

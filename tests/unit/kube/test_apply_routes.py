@@ -109,6 +109,28 @@ def test_a_route_is_not_made_where_a_policy_of_others_may_open_it(ai_routed: Pla
     place.plane.objects.delete("gateway.envoyproxy.io/v1alpha1", "SecurityPolicy", "theirs", namespace)
 
 
+@pytest.mark.parametrize(("owner", "action"), [("web", "updated"), ("other", "failed"), ("", "failed")])
+def test_objects_that_the_ai_gateway_created_for_a_route_of_the_fleet_are_taken_over(
+    ai_routed: Place, owner: str, action: str
+) -> None:
+    """As its filters of earlier versions, which the fleet did not write."""
+    place = ai_routed
+    objects = [*place.objects(), ai_route(place, "web")]
+    assert not place.apply(objects).failed
+    ours = thing("v1", "ConfigMap", f"filter-of-{owner or 'none'}", place.namespace, data={"key": "ours"})
+    theirs = ai_route(place, "web", name="other")
+    del theirs["metadata"]["labels"]
+    place.plane.apply([theirs])
+    uid = place.get(theirs if owner == "other" else objects[-1])["metadata"]["uid"]
+    reference = {"apiVersion": "aigateway.envoyproxy.io/v1beta1", "kind": "AIGatewayRoute", "name": owner, "uid": uid}
+    metadata = {"name": ours["metadata"]["name"], "namespace": place.namespace}
+    references = {"ownerReferences": [reference]} if owner else {}
+    place.plane.apply([{**ours, "metadata": {**metadata, **references}, "data": {"other": "theirs"}}])
+    applied = [each for each in place.apply([*objects, ours]).results if each.key.name == metadata["name"]]
+    assert [each.action for each in applied] == [action]
+    assert (place.get(ours)["data"].get("key") == "ours") == (action == "updated")
+
+
 def test_what_a_route_leads_to_stays_while_the_route_cannot_be_changed(routed: Place) -> None:
     place = routed
     objects = [*place.objects(), route(place)]
@@ -170,7 +192,10 @@ def test_a_route_changes_back_once_the_ai_gateway_follows_its_change(
     monkeypatch.setattr(applying, "FOLLOW_SECONDS", 0.0)
     found = place.apply([namespace, ai_route(place, "before")])
     kept = only(found, "ConfigMap")
-    assert (kept.action, kept.message) == ("skipped", "kept until gateways have programmed the routes in its namespace")
+    assert (kept.action, kept.message) == (
+        "skipped",
+        "kept until the routes and policies in its namespace are applied",
+    )
     place.apply([namespace, settings, ai_route(place, "between")])
     monkeypatch.undo()
 
@@ -182,7 +207,7 @@ def test_a_route_changes_back_once_the_ai_gateway_follows_its_change(
 
     progress, waited = following(follow)
     applied = place.apply([namespace, ai_route(place, "before")], progress=progress)
-    assert followed == [["between"], ["before"]]
+    assert [followed[0], followed[-1]] == [["between"], ["before"]]
     assert waited[:2] == ["gateways to program the routes in 1 namespace", "asked"]
     assert actions(applied)["ConfigMap/settings"] == "deleted"
 
@@ -394,8 +419,9 @@ def test_a_limit_counts_until_the_gateway_follows_the_route_that_is_counted_else
     wrong["metadata"]["annotations"] = {"no key": ""}
     until = {
         "failed": (wrong, "the routes and policies in its namespace are applied"),
-        "updated": (ai_route(place, "detour"), "gateways have programmed the routes in its namespace"),
-        "unchanged": (ai_route(place, "detour"), "gateways have programmed the routes in its namespace"),
+        "updated": (ai_route(place, "detour"), "the routes and policies in its namespace are applied"),
+        # Its new backend waits for the gateway.
+        "skipped": (ai_route(place, "detour"), "the routes and policies in its namespace are applied"),
     }
     for action, (changed, what) in until.items():
         applied = place.apply([namespace, limits(place, "Hour", "Minute", requests=6), changed])
@@ -405,9 +431,13 @@ def test_a_limit_counts_until_the_gateway_follows_the_route_that_is_counted_else
         assert kept.message == f"its previous limits apply until {what}"
         # What is new counts at once.
         assert limited(place) == ["5 per Day", "6 per Hour", "6 per Minute"]
-    write(place, "detour")
     desired = [namespace, limits(place, "Hour", "Minute", requests=6), ai_route(place, "detour")]
-    assert actions(place.apply(desired))["BackendTrafficPolicy/web"] == "updated"
+    changes = []
+    for _ in range(3):
+        # The gateway follows one version of the route after each run.
+        write(place, *leads_to(place))
+        changes.append(actions(place.apply(desired))["BackendTrafficPolicy/web"])
+    assert changes == ["skipped", "skipped", "updated"]
     assert limited(place) == ["6 per Hour", "6 per Minute"]
     assert actions(place.apply(desired))["BackendTrafficPolicy/web"] == "unchanged"
     assert actions(place.apply([namespace, limits(place), desired[2]]))["BackendTrafficPolicy/web"] == "updated"

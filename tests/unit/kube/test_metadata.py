@@ -16,7 +16,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.load import 
 from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.fleet_inputs import read_manifests
 from ansible_collections.modelplane.fleet.tests.kube.control_plane import ControlPlane
 from kubernetes import config
-from kubernetes.client.exceptions import ApiException
 
 KIND = KINDS["ModelEndpoint"]
 OWNER = {"apiVersion": "v1", "kind": "A", "name": "a", "uid": "u"}
@@ -80,11 +79,9 @@ def rejected(client: Any, value: Mapping[str, Any]) -> str:
         return "it has no namespace"
     path = f"/apis/{KIND.group_version()}/namespaces/{namespace}/modelendpoints?dryRun=All&fieldValidation=Strict"
     headers = {**client.default_headers, "Content-Type": "application/json"}
-    try:
-        client.rest_client.request("POST", client.configuration.host + path, headers=headers, body=dict(value))
-    except ApiException as error:
-        return str(json.loads(error.body)["message"])
-    return ""
+    answer = client.rest_client.request("POST", client.configuration.host + path, headers=headers, body=dict(value))
+    content = json.loads(answer.read())
+    return "" if answer.status in range(200, 300) else str(content["message"])
 
 
 def invalid(value: Mapping[str, Any]) -> str:

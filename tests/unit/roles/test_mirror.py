@@ -105,7 +105,7 @@ def test_charts_for_a_gateway_in_mode_model_are_needed_where_one_runs() -> None:
     found = mirror_charts({"hub": {}}, ["hub"], STACK["serving_stack_components"], clusters={"hub": about})
     files = {each["file"] for each in found}
     assert {"trust-manager-v0.25.0.tgz", "valkey-1.0.0.tgz", "gateway-helm-v1.9.3.tgz"} < files
-    assert {"ai-gateway-helm-v1.2.0.tgz", "ai-gateway-crds-helm-v1.2.0.tgz"} < files
+    assert {"ai-gateway-helm-v1.2.1.tgz", "ai-gateway-crds-helm-v1.2.1.tgz"} < files
     assert not any(file.startswith(("gateway-helm-v1.8", "ai-gateway-helm-v0")) for file in files)
 
 

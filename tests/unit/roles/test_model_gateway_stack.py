@@ -34,7 +34,7 @@ SPECS = yaml.safe_load((ROLE / "meta" / "argument_specs.yml").read_text())["argu
 HOST = ("gateway", "certificates")
 STRICT = (*HOST, "budgets", "strict-budgets")
 ADDED = {"trust-manager", "valkey", "budget-use"}
-PAIR = {"envoy-gateway": "v1.9.3", "ai-gateway": "v1.2.0", "ai-gateway-crds": "v1.2.0"}
+PAIR = {"envoy-gateway": "v1.9.3", "ai-gateway": "v1.2.1", "ai-gateway-crds": "v1.2.1"}
 OLD_PAIR = {"envoy-gateway": "v1.8.1", "ai-gateway": "v0.7.0", "ai-gateway-crds": "v0.7.0"}
 
 
@@ -114,7 +114,7 @@ def test_a_cluster_with_a_gateway_has_a_pair_that_is_supported_together() -> Non
     found = planned(*HOST)
     assert versions(found) == PAIR
     controller = found["ai-gateway"]["values"]["controller"]
-    assert controller["logRequestHeaderAttributes"] == "x-modelplane-caller:caller"
+    assert controller["logRequestHeaderAttributes"] == "x-modelplane-caller:caller,x-modelplane-subject:subject"
     # The Secret of its ClusterIssuer is not in the namespace of cert-manager, where the default is.
     assert found["cert-manager"]["values"]["clusterResourceNamespace"] == constants.SYSTEM_NAMESPACE
     assert found["trust-manager"]["values"]["app"]["trust"]["namespace"] == constants.SYSTEM_NAMESPACE
@@ -169,8 +169,13 @@ def test_versions_of_users_win(choices: dict[str, Any], version: str) -> None:
 
 
 def test_a_version_that_lacks_what_routes_need_is_refused() -> None:
-    with pytest.raises(StackError, match=r"ai-gateway: version v1\.0\.0 is too old, it has to be v1\.1\.0 or newer"):
-        planned(*HOST, versions={"ai-gateway": "v1.0.0"})
+    message = (
+        r"ai-gateway: version v1\.1\.0 is too old because its controller crashes when several services get new "
+        r"endpoints, it has to be v1\.2\.0 or newer"
+    )
+    with pytest.raises(StackError, match=message):
+        planned(*HOST, versions={"ai-gateway": "v1.1.0"})
+    assert planned(*HOST, versions={"ai-gateway": "v1.2.0"})["ai-gateway"]["version"] == "v1.2.0"
     assert planned(versions={"ai-gateway": "v1.0.0"})["ai-gateway"]["version"] == "v1.0.0"
 
 
@@ -240,7 +245,7 @@ def test_a_gateway_in_mode_model_takes_the_place_of_the_workload_gateway() -> No
         GatewayChoices(model_gateway=True, exposure="Route", image_pull_secrets=["mirror"])
     )
     # Those of the fleet are composed with its other objects.
-    assert {each["kind"] for each in more} == {"EnvoyProxy", "EnvoyPatchPolicy", "NetworkPolicy"}
+    assert {each["kind"] for each in more} == {"EnvoyProxy", "EnvoyPatchPolicy", "NetworkPolicy", "GatewayConfig"}
     assert (proxied["kind"], proxied["metadata"]["name"]) == ("GatewayClass", "envoy")
     assert proxied["spec"]["parametersRef"]["name"] == proxy["metadata"]["name"] == "envoy"
     provider = proxy["spec"]["provider"]["kubernetes"]

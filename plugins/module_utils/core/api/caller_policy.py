@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from typing import Annotated, Any, ClassVar, Literal
 
 from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
@@ -16,9 +17,12 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base imp
     Rule,
     Violation,
     Words,
+    has,
     other_than,
+    without,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.meta import LabelSelector
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pricing import Amount, Currency
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.resource import (
     Resource,
     Spec,
@@ -27,8 +31,14 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.resource
 )
 
 EVERY_CALLER = "*"
+TokenValue = Annotated[
+    str,
+    Words("must be the value of a claim: visible ASCII without quotes, backslashes and spaces"),
+    Field(min_length=1, max_length=253, pattern=r"^[!#-&(-\[\]-~]+$"),
+]
 # Limits are 32 bits wide in the rate limit service of Envoy (requests_per_unit).
-_MOST = 2**32 - 1
+MOST = 2**32 - 1
+"""Largest limit that the rate limit service counts."""
 
 
 class Caller(Model):
@@ -48,8 +58,45 @@ class Caller(Model):
     )
 
 
+_COST_FIELDS = ("amount", "currency")
+_IS_COST = "self.unit == 'Cost'"
+
+
+def _limit_of_unit(budget: Any) -> list[Violation] | bool:
+    is_cost = budget.unit == "Cost"
+    required = _COST_FIELDS if is_cost else ("limit",)
+    refused = ("limit",) if is_cost else _COST_FIELDS
+    hint = 'Write amount: "50.00" and currency: USD for unit Cost, or limit for other units'
+    found = [Violation((field,), f"is required for unit {budget.unit}", hint=hint) for field in required]
+    found = [each for each in found if getattr(budget, str(each.path[0])) is None]
+    given = [field for field in refused if getattr(budget, field) is not None]
+    return [*found, *(Violation((field,), f"is not for unit {budget.unit}", hint=hint) for field in given)] or True
+
+
 class Budget(Model):
     """Limit of what callers may use in a window of time."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            ids=("CP-4",),
+            message="a budget of unit Cost has amount and currency, and a budget of another unit has limit",
+            cel=f"{_IS_COST} ? (has(self.amount) && has(self.currency) && !has(self.limit)) : "
+            "(has(self.limit) && !has(self.amount) && !has(self.currency))",
+            check=_limit_of_unit,
+            schema={
+                "if": has("unit", "Cost"),
+                "then": {"required": list(_COST_FIELDS), **without("limit")},
+                "else": {"required": ["limit"], **without(*_COST_FIELDS)},
+            },
+        ),
+        Rule(
+            ids=("CP-5",),
+            message="amount must be more than 0",
+            cel="!has(self.amount) || self.amount.matches('[1-9]')",
+            check=lambda budget: budget.amount is None or any(digit in budget.amount for digit in "123456789"),
+            schema={"properties": {"amount": {"pattern": "[1-9]"}}},
+        ),
+    )
 
     @classmethod
     def hint_of_null(cls, field: str, _content: Mapping[str, Any]) -> str:
@@ -59,11 +106,20 @@ class Budget(Model):
     name: Annotated[str, Words(DNS_LABEL_WORDS)] = Field(
         min_length=1, max_length=63, pattern=DNS_LABEL, description="Name of the budget."
     )
-    unit: Literal["Tokens", "InputTokens", "OutputTokens", "Requests"] = Field(
+    unit: Literal["Tokens", "InputTokens", "OutputTokens", "Requests", "Cost"] = Field(
         description="What is counted: requests when they come, or tokens as engines and providers report them at the "
-        "end of their answers. A stream that its caller cuts off is not counted: put a budget of requests beside."
+        "end of their answers, or the cost of these tokens by the prices of models in the price catalogue. A stream "
+        "that its caller cuts off is not counted: put a budget of requests beside."
     )
-    limit: int = Field(ge=1, le=_MOST, description="How many there are in each window.")
+    limit: int | None = Field(
+        default=None, ge=1, le=MOST, description="Number of requests or tokens in each window; required for them."
+    )
+    amount: Amount | None = Field(
+        default=None, description="Amount of money in each window, in quotes; required for unit Cost."
+    )
+    currency: Currency | None = Field(
+        default=None, description="Currency of the amount, which is that of the price catalogue."
+    )
     per: Literal["Minute", "Hour", "Day", "Month"] = Field(
         description="Window: full minutes, hours and days of UTC, for everyone at once; a Month is 30 days, "
         "counted from 1970-01-01, and no month of the calendar."
@@ -79,6 +135,11 @@ class Budget(Model):
     when_unavailable: Literal["Refuse", "Allow"] = Field(
         default="Refuse", description="What happens to requests while use cannot be counted."
     )
+
+    @property
+    def quantity(self) -> Decimal:
+        """Limit or amount."""
+        return Decimal(self.amount) if self.amount else Decimal(self.limit or 0)
 
 
 _HINTS_OF_NULLS = {
@@ -98,15 +159,14 @@ class CallerPolicySpec(Spec):
     RULES: ClassVar[tuple[Rule, ...]] = (
         Rule(
             ids=("CP-1",),
-            message="one of callers and callerSelector must be given",
-            cel="has(self.callers) || has(self.callerSelector)",
+            message="one of callers, callerSelector, subjects and groups must be given",
+            cel="has(self.callers) || has(self.callerSelector) || has(self.subjects) || has(self.groups)",
             check=lambda spec: (
-                spec.callers is not None
-                or spec.caller_selector is not None
-                or [Violation(("callers",), "is required, or callerSelector in its place")]
+                any(each is not None for each in (spec.callers, spec.caller_selector, spec.subjects, spec.groups))
+                or [Violation(("callers",), "is required, or callerSelector, subjects or groups in its place")]
             ),
-            hint='Add callers: [{name: "*"}] for every caller that has a key',
-            schema={"anyOf": [{"required": ["callers"]}, {"required": ["callerSelector"]}]},
+            hint='Add callers: [{name: "*"}] for every caller that has a key or a token',
+            schema={"anyOf": [{"required": [field]} for field in ("callers", "callerSelector", "subjects", "groups")]},
         ),
         Rule(
             ids=("CP-2",),
@@ -139,6 +199,18 @@ class CallerPolicySpec(Spec):
     caller_selector: LabelSelector | None = Field(
         default=None, description="Callers whose keys are in Secrets with these labels may call the services too."
     )
+    subjects: list[TokenValue] | None = Field(
+        default=None,
+        min_length=1,
+        max_length=64,
+        description="Clients with tokens that may call the services, by the callerClaim of the gateway.",
+    )
+    groups: list[TokenValue] | None = Field(
+        default=None,
+        min_length=1,
+        max_length=64,
+        description="Groups in the groupsClaim of the gateway; clients with tokens of one may call the services.",
+    )
     budgets: Annotated[list[Budget], ListMap(("name",))] | None = Field(
         default=None, max_length=8, description="How much they may use; each of them holds."
     )
@@ -155,6 +227,7 @@ class BudgetUse(Model):
         "spends it is not counted here. While a caller's key is rotated, that of both keys, each of which has the "
         "whole limit.",
     )
+    spent: str | None = Field(default=None, description="The same as an amount of money, for unit Cost.")
 
 
 class BudgetStatus(Model):
@@ -162,7 +235,9 @@ class BudgetStatus(Model):
 
     name: str = Field(description="Name of the budget.")
     unit: str = Field(description="What is counted.")
-    limit: int = Field(description="How many there are in each window.")
+    limit: int = Field(description="How many there are in each window; budget units for unit Cost.")
+    amount: str | None = Field(default=None, description="Amount of money in each window, for unit Cost.")
+    currency: str | None = Field(default=None, description="Currency of the amount.")
     per: str = Field(description="Length of the window.")
     use: list[BudgetUse] = Field(description="Use at each gateway, the callers that used most first.")
     more_callers: int | None = Field(default=None, description="How many callers are not listed, as they used less.")

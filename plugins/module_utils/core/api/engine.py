@@ -27,6 +27,20 @@ Phase = Literal["Prefill", "Decode"]
 Role = Literal["Standalone", "Leader", "Worker"]
 Layout = Literal["Folder", "HubCache"]
 StartupMinutes = Annotated[int, Field(ge=1, le=1440)]
+EnginePort = Annotated[int, Field(ge=1, le=65535)]
+HealthPath = Annotated[
+    str,
+    Words("must be a path such as /health"),
+    Field(min_length=1, max_length=256, pattern=r"^/[!-~]*$"),
+]
+PORT_DESCRIPTION = (
+    "Port of the engine's API, which the gateway and probes use. It does not configure the engine. Defaults to 8000, "
+    "or for a Decode engine to its `--port` or 8001. The sidecar uses the port of the Prefill engine."
+)
+HEALTH_DESCRIPTION = (
+    "Path of the startup and readiness probes. Defaults to the path of the inference server if it is known, otherwise "
+    "to /health."
+)
 
 _SPLIT = "(has(self.serving) && self.serving.mode == 'PrefillDecode')"
 _SPLIT_SCHEMA: JSONSchema = {
@@ -44,6 +58,16 @@ class ModelCacheRef(Model):
     """A ModelCache of the same namespace."""
 
     name: str = Field(min_length=1, description="Name of the ModelCache.")
+
+
+class ReadOnlyCacheRef(ModelCacheRef):
+    """A ModelCache of the same namespace, and how pods mount it."""
+
+    read_only: bool | None = Field(
+        default=None,
+        description="Whether pods mount the weights read-only, with a folder of their own for Python modules of the "
+        "model (HF_MODULES_CACHE). If unset, new replicas do, and others keep their mount until they roll.",
+    )
 
 
 class ClusterSelector(Model):

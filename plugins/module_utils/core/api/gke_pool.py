@@ -23,6 +23,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base imp
 
 SPECIFIC = "SPECIFIC_RESERVATION"
 NONE = "NO_RESERVATION"
+DRIVER_VERSION = "DEFAULT"
+"""Driver that GKE installs on pools that choose none."""
 _MOST_PARALLEL = 20
 """Most nodes of a pool that GKE upgrades at the same time."""
 
@@ -178,6 +180,11 @@ class GKEPoolSettings(Model):
         ),
     )
 
+    gpu_driver_version: Literal["DEFAULT", "LATEST", "INSTALLATION_DISABLED"] | None = Field(
+        default=None,
+        description="NVIDIA driver that GKE installs on nodes with GPUs: its default or the latest one for the version "
+        "of the nodes, or none, so that you install one. Defaults to DEFAULT.",
+    )
     spot: bool = Field(default=False, description="Spot machines: cheap, and taken back by Google at any time.")
     flex_start: bool = Field(
         default=False, description="Machines of flex-start: they come when there are any, for at most 7 days."

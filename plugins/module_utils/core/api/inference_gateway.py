@@ -90,6 +90,13 @@ class GatewayTLS(Model):
     )
 
 
+Claim = Annotated[
+    str,
+    Words("must be the name of a claim, with dots between the parts of a nested one"),
+    Field(min_length=1, max_length=253, pattern=r"^[A-Za-z0-9_:-]+(\.[A-Za-z0-9_:-]+)*$"),
+]
+
+
 class CallerKeys(Model):
     """Keys by which callers prove who they are."""
 
@@ -99,19 +106,111 @@ class CallerKeys(Model):
     )
 
 
-class GatewayAuth(Model):
-    """Proof of who calls a gateway in mode Model."""
+class TokenKeys(Model):
+    """Public keys of an issuer of tokens (JSON Web Key Set)."""
 
-    method: Literal["APIKey"] = Field(description="What they send: a key.")
-    api_key: CallerKeys = Field(description="Where their keys are.")
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            ids=("IG-9",),
+            message="exactly one of uri and inline must be given",
+            cel="has(self.uri) != has(self.inline)",
+            check=lambda keys: (keys.uri is None) != (keys.inline is None),
+            hint="Write the jwks_uri of the issuer's OpenID configuration as uri",
+            schema={"oneOf": [{"required": ["uri"]}, {"required": ["inline"]}]},
+        ),
+    )
+
+    uri: Annotated[str, Words("must be a URL that begins with https://")] | None = Field(
+        default=None,
+        max_length=253,
+        pattern=r"^https://[^\s]+$",
+        description="Where gateways fetch the keys. The certificate must be of a public authority.",
+    )
+    inline: Annotated[str, Words('must be a JSON Web Key Set: {"keys": [...]}')] | None = Field(
+        default=None, max_length=65536, pattern=r'"keys"\s*:', description="The keys themselves, as JSON."
+    )
+
+
+class CallerTokens(Model):
+    """JSON Web Tokens that clients send, of one issuer."""
+
+    issuer: str = Field(
+        min_length=1, max_length=253, description="Value of the claim iss, such as https://login.example.com."
+    )
+    audiences: list[Annotated[str, Field(min_length=1, max_length=253)]] = Field(
+        min_length=1, max_length=8, description="Values of the claim aud, one of which a token must have."
+    )
+    jwks: TokenKeys = Field(description="Public keys of the issuer.")
+    caller_claim: Claim = Field(default="sub", description="Claim with the name of the caller.")
+    groups_claim: Claim | None = Field(
+        default=None, description="Claim with a list of groups, which CallerPolicies name. If unset, there are none."
+    )
+    hostname: Hostname | None = Field(
+        default=None,
+        description="Host by which clients with tokens reach the gateway. Required with apiKey, and only with it.",
+    )
+
+
+class GatewayAuth(Model):
+    """Client authentication of a gateway in mode Model."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            ids=("IG-10",),
+            message="one of apiKey and jwt must be given, and that of method",
+            cel="(has(self.apiKey) || has(self.jwt)) && (!has(self.method) || "
+            "(self.method == 'APIKey' ? has(self.apiKey) : has(self.jwt)))",
+            check=lambda auth: (
+                {None: auth.api_key or auth.jwt, "APIKey": auth.api_key, "JWT": auth.jwt}[auth.method] is not None
+                or [Violation(("jwt" if auth.method == "JWT" else "apiKey",), "is required")]
+            ),
+            hint="Add apiKey for clients with API keys, or jwt for clients with tokens",
+            schema={
+                "allOf": [
+                    {"anyOf": [{"required": ["apiKey"]}, {"required": ["jwt"]}]},
+                    {"if": has("method", "APIKey"), "then": {"required": ["apiKey"]}},
+                    {"if": has("method", "JWT"), "then": {"required": ["jwt"]}},
+                ]
+            },
+        ),
+        Rule(
+            ids=("IG-11",),
+            message="jwt.hostname is required with apiKey, and only with it",
+            cel="!has(self.jwt) || has(self.apiKey) == has(self.jwt.hostname)",
+            check=lambda auth: (
+                auth.jwt is None
+                or (auth.api_key is None) == (auth.jwt.hostname is None)
+                or [Violation(("jwt", "hostname"), "is required with apiKey, and only with it")]
+            ),
+            hint="Give clients with tokens a host of their own beside that of clients with API keys",
+            schema={
+                "if": {"required": ["apiKey"]},
+                "then": {"properties": {"jwt": {"required": ["hostname"]}}},
+                "else": {"properties": {"jwt": without("hostname")}},
+            },
+        ),
+    )
+
+    method: Literal["APIKey", "JWT"] | None = Field(
+        default=None,
+        description="What clients send: an API key or a token. If unset, what apiKey and jwt are given for.",
+    )
+    api_key: CallerKeys | None = Field(default=None, description="Where API keys are.")
+    jwt: CallerTokens | None = Field(default=None, description="Whose tokens the gateway accepts.")
+
+    @property
+    def hostname(self) -> str:
+        """Host of clients with tokens; empty if all clients use one host."""
+        return (self.jwt and self.jwt.hostname) or ""
 
 
 _PATH_FIELDS = ("backend", "traefik", "listeners")
-_MODEL_FIELDS = ("clusterName", "tls", "auth", "serviceSelector")
+_MODEL_FIELDS = ("clusterName", "tls", "auth", "serviceSelector", "failover")
 _HINTS_OF_NULLS = {
-    "auth": "Write method and apiKey, or remove it for a gateway that asks for no keys",
+    "auth": "Write apiKey or jwt, or remove it for a gateway that asks for no keys",
     "tls": "Write certificateRefs, or remove it for plain HTTP",
     "serviceSelector": "Write matchLabels, or remove it to serve all ModelServices",
+    "failover": "Write statusCodes, or remove it for the default status codes",
 }
 _NO_BACKEND = "Write mode: Model, as clusterName is given, or remove clusterName and add backend: Traefik"
 _IS_MODEL = "(has(self.mode) ? self.mode == 'Model' : has(self.clusterName))"
@@ -148,6 +247,16 @@ def _given(mode: Mode, *fields: str) -> Callable[[Any], list[Violation]]:
         ]
 
     return check
+
+
+class GatewayFailover(Model):
+    """Responses of endpoints after which a gateway retries a request at another endpoint."""
+
+    status_codes: list[Annotated[int, Field(ge=400, le=599)]] = Field(
+        min_length=1,
+        max_length=16,
+        description="HTTP status codes of the responses. Failed and reset connections are always retried.",
+    )
 
 
 class InferenceGatewaySpec(Spec):
@@ -258,6 +367,9 @@ class InferenceGatewaySpec(Spec):
     )
     service_selector: LabelSelector | None = Field(
         default=None, description="Labels of the ModelServices that it serves; absent is all."
+    )
+    failover: GatewayFailover | None = Field(
+        default=None, description="Responses that are retried. If unset, 429, 502, 503, 504 and 529 are retried."
     )
     backend: Literal["Traefik"] | None = Field(
         default=None, description="Proxy that runs the gateway; required in mode Path."

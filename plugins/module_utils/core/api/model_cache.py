@@ -4,18 +4,27 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+import re
+from typing import Annotated, Any, ClassVar, Literal
 
 from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import (
+    Atomic,
     Column,
     Hidden,
+    ListMap,
     Model,
     Rule,
+    Violation,
+    Words,
     requires,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.engine import ClusterSelector, Layout
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pod_template import EnvVar
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.resource import Resource, Spec, Status
+
+_SECRET = re.compile(r"(?i)(TOKEN|PASSWORD|SECRET|API_?KEY)$")
+_LOGIN = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/@\s]*:[^/@\s]*@")
 
 
 class AuthSecret(Model):
@@ -25,8 +34,66 @@ class AuthSecret(Model):
     key: str = Field(default="HF_TOKEN", description="Key that holds the token.")
 
 
+RESERVED_VARIABLES = frozenset(
+    (
+        *("ARTIFACT", "EXCLUDE", "HF_HOME", "HF_HUB_CACHE", "HF_TOKEN", "HOME", "INCLUDE", "LAYOUT", "PACKAGES"),
+        *("PATH", "PYTHONPATH", "REPO", "REVISION", "VOLUME"),
+    )
+)
+"""Variables of the download that manifests cannot set."""
+Pattern = Annotated[
+    str,
+    Words("must be a pattern for paths of files, such as *.safetensors"),
+    Field(min_length=1, max_length=256, pattern=r"^[^\x00-\x1f\x7f]+$"),
+]
+
+
+class CABundle(Model):
+    """CA certificates in a ConfigMap of the workload namespace on each cluster."""
+
+    name: str = Field(min_length=1, max_length=253, description="Name of the ConfigMap.")
+    key: str = Field(
+        default="ca.crt", min_length=1, max_length=253, description="Key that holds the certificates (PEM)."
+    )
+
+
+def _variables(source: Any) -> list[Violation]:
+    """Return the variables that a download cannot have: reserved ones, and secrets as values."""
+    violations = []
+    for index, variable in enumerate(source.env or ()):
+        place = ("env", index, "name")
+        if variable.name == "HF_TOKEN":
+            hint = "Put the token into a Secret, and name it in authSecret"
+            violations.append(Violation(place, "HF_TOKEN is set by authSecret", hint=hint))
+        elif variable.name in RESERVED_VARIABLES:
+            violations.append(Violation(place, f"{variable.name} is set by the download itself", hint="Remove it"))
+        if variable.value and (_LOGIN.match(variable.value) or _SECRET.search(variable.name)):
+            what = "is a URL with a password" if _LOGIN.match(variable.value) else f"of {variable.name} is a secret"
+            hint = "Put it into a Secret on the clusters, and name that in valueFrom.secretKeyRef"
+            violations.append(Violation(("env", index, "value"), what, hint=hint))
+    return violations
+
+
 class HuggingFace(Model):
     """Weights on Hugging Face."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            ids=("MC-2",),
+            message="env must not set variables of the download itself",
+            cel="!has(self.env) || self.env.all(each, !(each.name in ["
+            + ", ".join(f"'{name}'" for name in sorted(RESERVED_VARIABLES))
+            + "]))",
+            check=_variables,
+            schema={
+                "properties": {
+                    "env": {
+                        "items": {"properties": {"name": {"not": {"enum": sorted(RESERVED_VARIABLES)}}}},
+                    }
+                }
+            },
+        ),
+    )
 
     repo: str = Field(min_length=1, description="Repository, such as Qwen/Qwen3-8B.")
     revision: str | None = Field(default=None, description="Branch, tag or commit; absent is the repository's default.")
@@ -39,6 +106,27 @@ class HuggingFace(Model):
             "Folder: plain files, engines get --model=/mnt/models. "
             "HubCache: Hugging Face's cache layout, engines name the repository."
         ),
+    )
+    include: Annotated[list[Pattern], Atomic()] | None = Field(
+        default=None,
+        min_length=1,
+        max_length=32,
+        description="Patterns of files to download, such as *Q4_K_M*.gguf. If unset, all files of the repository.",
+    )
+    exclude: Annotated[list[Pattern], Atomic()] | None = Field(
+        default=None,
+        min_length=1,
+        max_length=32,
+        description="Patterns of files to leave out, such as original/*. They win over include.",
+    )
+    env: Annotated[list[EnvVar], ListMap(("name",))] | None = Field(
+        default=None,
+        min_length=1,
+        max_length=32,
+        description="Environment variables of the download, such as HTTPS_PROXY, NO_PROXY, HF_ENDPOINT or HF_XET_*.",
+    )
+    ca_bundle: CABundle | None = Field(
+        default=None, description="CA certificates of the download, which replace those of the image."
     )
     size_gib: int = Field(alias="sizeGiB", ge=1, le=100_000, description="Size of the volume on every cluster, in GiB.")
 
@@ -69,7 +157,9 @@ class CacheOnCluster(Model):
         default=None, description="Waiting for a volume, downloading, done or failed."
     )
     message: str | None = Field(default=None, description="Details for people.")
-    artifact: str | None = Field(default=None, description="What the volume holds: repository@revision@layout.")
+    artifact: str | None = Field(
+        default=None, description="What the volume holds: repository@revision@layout, with its patterns."
+    )
 
 
 class ModelCacheStatus(Status):

@@ -24,11 +24,15 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base imp
     without,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.engine import (
+    HEALTH_DESCRIPTION,
+    PORT_DESCRIPTION,
     ClusterSelector,
     DeviceConstraint,
+    EnginePort,
+    HealthPath,
     Mode,
-    ModelCacheRef,
     Phase,
+    ReadOnlyCacheRef,
     Role,
     Selector,
     Stall,
@@ -166,6 +170,8 @@ class Engine(Model):
         default=None,
         description="Maximum startup time of the engine in minutes. Then its container restarts. Defaults to 60.",
     )
+    port: EnginePort | None = Field(default=None, description=PORT_DESCRIPTION)
+    health_path: HealthPath | None = Field(default=None, description=HEALTH_DESCRIPTION)
     stall: Stall | None = Field(
         default=None, description="Detection of an engine that hangs. If unset, the defaults of its fields apply."
     )
@@ -238,7 +244,7 @@ class ReplicaTemplateSpec(Model):
     cluster_selector: ClusterSelector | None = Field(
         default=None, description="Which clusters replicas may be placed on; absent is any."
     )
-    model_cache_ref: ModelCacheRef | None = Field(
+    model_cache_ref: ReadOnlyCacheRef | None = Field(
         default=None, description="ModelCache mounted into every pod at /mnt/models."
     )
     model: ServedModel | None = Field(

@@ -18,10 +18,15 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base imp
     Words,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.engine import (
+    HEALTH_DESCRIPTION,
+    PORT_DESCRIPTION,
     DeviceConstraint,
+    EnginePort,
+    HealthPath,
     Layout,
     ModelCacheRef,
     Phase,
+    ReadOnlyCacheRef,
     Role,
     Selector,
     Stall,
@@ -59,7 +64,7 @@ class PreviousVolume(ModelCacheRef):
     )
 
 
-class MountedCache(ModelCacheRef):
+class MountedCache(ReadOnlyCacheRef):
     """A ModelCache of the same namespace, as it is mounted."""
 
     layout: Layout = Field(default="Folder", description="Layout of the weights in the mounted volume.")
@@ -204,6 +209,8 @@ class PlacedEngine(Model):
         default=None,
         description="Maximum startup time of the engine in minutes. Then its container restarts. Defaults to 60.",
     )
+    port: EnginePort | None = Field(default=None, description=PORT_DESCRIPTION)
+    health_path: HealthPath | None = Field(default=None, description=HEALTH_DESCRIPTION)
     stall: Stall | None = Field(
         default=None, description="Detection of an engine that hangs. If unset, the defaults of its fields apply."
     )
@@ -212,12 +219,21 @@ class PlacedEngine(Model):
     )
 
 
+ClaimNames = Literal["Digest"]
+"""Names of ResourceClaimTemplates that contain a digest of their content."""
+
+
 class ModelReplicaSpec(Spec):
     """Cluster and engines of the replica."""
 
     RULES: ClassVar[tuple[Rule, ...]] = phase_rules(("MR-1", "MR-2", "MR-3", "MR-4"))
 
     cluster_name: str = Field(min_length=1, description="InferenceCluster the replica stays on.")
+    claim_names: ClaimNames | None = Field(
+        default=None,
+        description="Names of the ResourceClaimTemplates. Digest adds a digest of their content, so that an edit "
+        "creates another object. If unset, the names have no digest.",
+    )
     model_cache_ref: MountedCache | None = Field(default=None, description="ModelCache mounted into every pod.")
     serving: ReplicaServing | None = Field(default=None, description="How requests reach the engines.")
     engines: Annotated[list[PlacedEngine], ListMap(("name",))] = Field(

@@ -12,8 +12,11 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field, model_validator
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import (
+    DNS_LABEL,
+    DNS_LABEL_WORDS,
     Hidden,
     IntOrString,
+    ListMap,
     Model,
     Rule,
     Violation,
@@ -187,10 +190,7 @@ class GrpcAction(Model):
 _Seconds = Annotated[int, Field(ge=1, le=MOST_GRACE_SECONDS)]
 
 
-class Probe(Model):
-    """Periodic check by the kubelet, with the fields of a Kubernetes probe."""
-
-    NOT_HERE: ClassVar[Mapping[str, str]] = {"successThreshold": "Kubernetes accepts only 1 for this probe"}
+class _Probe(Model):
     RULES: ClassVar[tuple[Rule, ...]] = (exactly_one(("MD-36", "MR-32"), "exec", "httpGet", "tcpSocket", "grpc"),)
 
     exec_: ExecAction | None = Field(default=None, description="Command that exits with 0 if the container is healthy.")
@@ -211,6 +211,13 @@ class Probe(Model):
         default=None, description="Number of seconds between checks. Defaults to 10."
     )
     timeout_seconds: _Seconds | None = Field(default=None, description="Timeout of a check in seconds. Defaults to 1.")
+
+
+class Probe(_Probe):
+    """Periodic check by the kubelet, with the fields of a Kubernetes probe."""
+
+    NOT_HERE: ClassVar[Mapping[str, str]] = {"successThreshold": "Kubernetes accepts only 1 for this probe"}
+
     failure_threshold: int | None = Field(
         default=None,
         ge=1,
@@ -221,6 +228,42 @@ class Probe(Model):
         default=None,
         description="Grace period in seconds for the container to stop before it restarts. Defaults to the grace "
         "period of the pod.",
+    )
+
+
+class ReadinessProbe(_Probe):
+    """Periodic check by the kubelet whether the pod can receive requests."""
+
+    NOT_HERE: ClassVar[Mapping[str, str]] = {
+        "terminationGracePeriodSeconds": "Kubernetes does not accept it for a readiness probe"
+    }
+
+    failure_threshold: int | None = Field(
+        default=None,
+        ge=1,
+        le=2**31 - 1,
+        description="Number of consecutive failures after which the pod receives no requests. Defaults to 3.",
+    )
+    success_threshold: int | None = Field(
+        default=None,
+        ge=1,
+        le=2**31 - 1,
+        description="Number of consecutive successes after which the pod receives requests again. Defaults to 1.",
+    )
+
+
+class VolumeMount(Model):
+    """Mount of a volume of the pod."""
+
+    name: str = Field(min_length=1, description="Name of the volume.")
+    mount_path: Annotated[str, Words("must be an absolute path without a colon")] = Field(
+        min_length=2, max_length=1024, pattern="^/[^:]+$", description="Path in the container."
+    )
+    sub_path: str | None = Field(
+        default=None, max_length=1024, description="Path in the volume to mount. Defaults to its root."
+    )
+    read_only: bool | None = Field(
+        default=None, description="Whether the container cannot write to the volume. Defaults to false."
     )
 
 
@@ -241,10 +284,8 @@ class Container(Model):
     """The engine's container."""
 
     NOT_HERE: ClassVar[Mapping[str, str]] = {
-        "ports": "Engines listen on port 8000, which is composed",
-        "readinessProbe": "The readiness probe is composed: GET /health on the port of the engine",
+        "ports": "Engines listen on port 8000, which is composed, or on that of port beside members",
         "envFrom": "List the variables in env, with valueFrom",
-        "volumeMounts": "Weights come with modelCacheRef, at /mnt/models",
     }
 
     name: str = Field(min_length=1, description=f"Must be {ENGINE_CONTAINER}.")
@@ -258,10 +299,19 @@ class Container(Model):
         default=None,
         description="Probe that restarts the container when it fails. Replaces the composed probe of `stall`.",
     )
+    readiness_probe: ReadinessProbe | None = Field(
+        default=None,
+        description="Probe without which the pod receives no requests. Replaces the composed probe of `healthPath`.",
+    )
     startup_probe: Probe | None = Field(
         default=None,
         description="Probe that restarts the container if it does not start. Replaces the composed probe of "
         "`startupMinutes`.",
+    )
+    volume_mounts: Annotated[list[VolumeMount], ListMap(("mountPath",))] | None = Field(
+        default=None,
+        max_length=32,
+        description="Mounts of volumes of the pod. A mount at /dev/shm replaces the composed shared memory.",
     )
     security_context: ContainerSecurityContext | None = Field(
         default=None, description="What the container may do; by default next to nothing."
@@ -286,13 +336,79 @@ def _pause_fits(pod: Any) -> list[Violation]:
     return found
 
 
+class KeyToPath(Model):
+    """One key of a ConfigMap or a Secret as a file."""
+
+    key: str = Field(min_length=1, description="Key in its data.")
+    path: str = Field(min_length=1, max_length=1024, description="Path of the file in the volume.")
+    mode: int | None = Field(default=None, ge=0, le=0o777, description="Permissions of the file.")
+
+
+class _Files(Model):
+    items: list[KeyToPath] | None = Field(
+        default=None, max_length=64, description="Keys that become files. Defaults to all keys."
+    )
+    default_mode: int | None = Field(
+        default=None, ge=0, le=0o777, description="Permissions of files. Defaults to 0644."
+    )
+    optional: bool | None = Field(default=None, description="Whether the object or its keys may be missing.")
+
+
+class ConfigMapFiles(_Files):
+    """Files from a ConfigMap on the workload cluster."""
+
+    name: str = Field(min_length=1, max_length=253, description="Name of the ConfigMap.")
+
+
+class SecretFiles(_Files):
+    """Files from a Secret on the workload cluster."""
+
+    secret_name: str = Field(min_length=1, max_length=253, description="Name of the Secret.")
+
+
+class EmptyDir(Model):
+    """Empty directory that lives as long as the pod."""
+
+    medium: Literal["Memory"] | None = Field(
+        default=None, description="Memory for a file system in memory. Defaults to the disk of the node."
+    )
+    size_limit: Annotated[str, Words("must be a quantity, such as 512Mi or 16Gi"), IntOrString()] | None = Field(
+        default=None,
+        max_length=32,
+        pattern=QUANTITY,
+        description="Maximum size. If it is in memory, its files count toward the memory of the container.",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _whole_numbers_as_text(cls, value: Any) -> Any:
+        return whole_numbers_as_text(value)
+
+
+class Volume(Model):
+    """Volume of the pod."""
+
+    NOT_HERE: ClassVar[Mapping[str, str]] = {
+        "persistentVolumeClaim": "Weights come with modelCacheRef, at /mnt/models",
+        "hostPath": 'Pod Security "baseline" forbids it',
+        "projected": "Write one volume for each ConfigMap and Secret",
+    }
+    RULES: ClassVar[tuple[Rule, ...]] = (exactly_one(("MD-37", "MR-33"), "configMap", "secret", "emptyDir"),)
+
+    name: Annotated[str, Words(DNS_LABEL_WORDS)] = Field(
+        min_length=1, max_length=63, pattern=DNS_LABEL, description="Name of the volume."
+    )
+    config_map: ConfigMapFiles | None = Field(default=None, description="Files from a ConfigMap.")
+    secret: Annotated[SecretFiles, Hidden()] | None = Field(default=None, description="Files from a Secret.")
+    empty_dir: EmptyDir | None = Field(default=None, description="Empty directory.")
+
+
 class PodSpec(Model):
     """Containers and volumes of the pod."""
 
     NOT_HERE: ClassVar[Mapping[str, str]] = {
         "nodeSelector": "It belongs to the member, beside template",
         "tolerations": "They belong to the deployment, beside engines",
-        "volumes": "Weights come with modelCacheRef, at /mnt/models",
         "initContainers": "An engine has exactly one container",
         **NOT_IN_A_POD,
     }
@@ -321,6 +437,17 @@ class PodSpec(Model):
     )
     image_pull_secrets: Annotated[list[ImagePullSecret], Hidden()] | None = Field(
         default=None, description="Registry Secrets on the workload cluster."
+    )
+    service_account_name: Annotated[str, Words(DNS_LABEL_WORDS)] | None = Field(
+        default=None,
+        min_length=1,
+        max_length=63,
+        pattern=DNS_LABEL,
+        description="ServiceAccount on the workload cluster whose cloud identity the pod has. Its token for the "
+        "cluster's API is not mounted. Defaults to `default`.",
+    )
+    volumes: Annotated[list[Volume], ListMap(("name",))] | None = Field(
+        default=None, max_length=32, description="Volumes for volumeMounts of the container."
     )
     termination_grace_period_seconds: int | None = Field(
         default=None,

@@ -145,6 +145,24 @@ class Programmed(RouteCondition):
 
 
 @dataclass(frozen=True)
+class Followed(Programmed):
+    """Gateways have programmed these routes. Only their controller is waited for: the next route may change then."""
+
+    settles = False
+
+
+@dataclass(frozen=True)
+class Known(Programmed):
+    """External processors of the AI gateway know the backends of these routes.
+
+    Processors do not report that, so the executor waits for twice the interval in which they read their configuration
+    after gateways have programmed the routes."""
+
+    def __str__(self) -> str:
+        return f"processors know the new backends of the routes in namespace {self.namespace}"
+
+
+@dataclass(frozen=True)
 class Unreferenced(RouteCondition):
     """Gateways send no requests to objects that will be deleted, and no longer contain deleted routes.
 
@@ -182,13 +200,13 @@ class Unreferenced(RouteCondition):
 def is_unwritten(values: Iterable[Object]) -> Callable[[Object], bool]:
     """Return a predicate for HTTPRoutes: the AI gateway has not written the HTTPRoute from its AIGatewayRoute yet."""
     backends_by_route = {
-        (Key.of(value).namespace, Key.of(value).name): routes.ai_backends(value)
+        (Key.of(value).namespace, Key.of(value).name): routes.weighted_backends(value)
         for value in values
         if Key.of(value).kind == routes.AI_ROUTE
     }
 
     def has_other_backends(http_route: Object) -> bool:
-        backends = {name for kind, name in routes.references(http_route) if kind == "Backend"}
+        backends = routes.weighted_backends(http_route)
         return backends != backends_by_route.get((Key.of(http_route).namespace, Key.of(http_route).name), backends)
 
     return has_other_backends

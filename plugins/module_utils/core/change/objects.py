@@ -12,6 +12,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.change impor
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.conditions import (
     Condition,
     Established,
+    Followed,
+    Known,
     Programmed,
     Released,
     Rewritten,
@@ -47,12 +49,15 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.steps
     Write,
     step_id,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.slots import Stages, stages
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.route_policies import guards
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
 
 _APPLIED = "the routes and policies in its namespace are applied"
 _PROGRAMMED = "gateways have programmed the routes in its namespace"
 _UNGUARDED = "the routes that use policies in its namespace are deleted"
+_UNKNOWN = "its new backends get no requests until gateways have programmed them. Run again"
+_UNSWITCHED = "its removed backends keep their slots until gateways have programmed the route. Run again"
 _ROUTES = (ROUTE, OVERFLOW_ROUTE)
 _WRITES, _FINAL_WRITES = "every write", "every final write"
 _EVERYTHING = "everything else"
@@ -73,6 +78,7 @@ class _Planner:
         self._observed = observed
         self._scope = scope
         self._groups: dict[str, list[str]] = {}
+        self._stages: dict[Key, Stages] = {}
         self._rows = {key: rules.row(value) for key, value in desired.items()}
         self._writes = {key: step for key, value in desired.items() if (step := self._write(key, value))}
         self._removals = {Key.of(value): value for value in self._to_prune()}
@@ -87,9 +93,10 @@ class _Planner:
         self._group_writes()
         rewritten = list(self._rewritten())
         writes = list(self._ordered_writes())
+        staged = list(self._staged())
         finishing = list(self._finishing())
         deletions = list(self._deletions())
-        steps: list[Step] = [*rewritten, *writes, *finishing, *deletions]
+        steps: list[Step] = [*rewritten, *writes, *staged, *finishing, *deletions]
         return ChangePlan(tuple(steps), tuple(self._shared_deletions()), self._groups)
 
     def _write(self, key: Key, desired: Object) -> Write | None:
@@ -102,7 +109,14 @@ class _Planner:
             return None
         if live is not None and is_as_desired(desired, live, (self._observed.own or {}).get(key)):
             return None
-        transition = RULES[self._rows[key]].transition
+        rule = RULES[self._rows[key]]
+        if rule.is_staged:
+            versions = stages(desired, live)
+            if versions.rounds:
+                self._stages[key] = versions
+            first = versions.rounds[0].known if versions.rounds else None
+            return Write(key=key, desired=versions.final, live=live, transitional=first)
+        transition = rule.transition
         return Write(
             key=key, desired=desired, live=live, transitional=transition.form(desired, live) if transition else None
         )
@@ -130,9 +144,9 @@ class _Planner:
                 self._groups.setdefault(_routes(key.namespace), []).append(write.id)
 
     def _rewritten(self) -> Iterator[Wait]:
-        """Yield waits for earlier route changes in namespaces with deletions."""
+        """Yield waits for earlier route changes in namespaces with deletions or with new uses of slots."""
         live: dict[str, list[Object]] = {}
-        namespaces = {key.namespace for key in self._removals}
+        namespaces = {key.namespace for key in (*self._removals, *self._stages)}
         for key, write in self._writes.items():
             if key.kind == AI_ROUTE and key.namespace in namespaces and write.live is not None and not write.refusal:
                 live.setdefault(key.namespace, []).append(write.live)
@@ -221,23 +235,82 @@ class _Planner:
         return Change(self._desired[key], write.live if write else self._observed.live.get(key))
 
     def _written(self, key: Key) -> Object:
-        """Return the version of a desired object after all writes: the transitional or the desired version."""
+        """Return the version of a desired object after the first write: the transitional or the desired version."""
         write = self._writes.get(key)
-        return (write.transitional if write else self._observed.live.get(key)) or self._desired[key]
+        return (write.transitional if write else None) or self._last_version(key)
+
+    def _last_version(self, key: Key) -> Object:
+        """Return the version of a desired object after all writes. Routes keep the slots of their live versions."""
+        write = self._writes.get(key)
+        return (write.desired if write else self._observed.live.get(key)) or self._desired[key]
+
+    # Stages
+
+    def _staged(self) -> Iterator[Step]:
+        """Yield the later versions of routes, with the waits between the versions.
+
+        All routes wait for processors together. The requests of only one route change at a time: with each change, the
+        AI gateway matches the backends of all routes with the weights that the routes have at that moment."""
+        self._groups[_FINAL_WRITES] = [_WRITES]
+        last = {key: self._writes[key] for key in sorted(self._stages) if not self._writes[key].refusal}
+        for index in range(max((len(self._stages[key].rounds) for key in last), default=0)):
+            rounds = {key: self._stages[key].rounds[index] for key in last if index < len(self._stages[key].rounds)}
+            if index:
+                waits = {key: self._version_wait(last[key], Programmed) for key in rounds}
+                yield from waits.values()
+                for key in rounds:
+                    last[key] = self._version(last[key], rounds[key].known, [Edge("until", waits[key].id, _UNKNOWN)])
+                    yield last[key]
+            waits = {key: self._version_wait(last[key], Known) for key in rounds if rounds[key].is_new}
+            yield from waits.values()
+            followed: list[Edge] = []
+            for key in rounds:
+                is_last = index + 1 == len(self._stages[key].rounds) and rounds[key].switched == self._stages[key].final
+                edges = [Edge("until", waits[key].id, _UNKNOWN)] if key in waits else []
+                edges += [Edge("after", edge.earlier) for edge in followed]
+                last[key] = self._version(last[key], rounds[key].switched, edges, finishes=is_last)
+                wait = self._version_wait(last[key], Followed, *followed)
+                followed = [Edge("until", wait.id)]
+                yield from (last[key], wait)
+        last = {key: step for key, step in last.items() if not step.finishes}
+        waits = {key: self._version_wait(step, Programmed) for key, step in last.items()}
+        yield from waits.values()
+        for key, step in last.items():
+            edges = [Edge("until", waits[key].id, _UNSWITCHED)]
+            yield self._version(step, self._stages[key].final, edges, finishes=True)
+
+    def _version(self, before: Write, desired: Object, edges: Iterable[Edge], *, finishes: bool = False) -> Write:
+        """Return the step that replaces a version of a route by the next version."""
+        edges = (Edge("unless", before.id), *edges)
+        step = replace(before, desired=desired, stage=before.stage + 1, finishes=finishes, edges=edges)
+        namespace = before.key.namespace
+        for group in (_FINAL_WRITES, _routes(namespace), _guarded_routes(namespace)):
+            self._groups[group].append(step.id)
+        return step
+
+    def _version_wait(self, step: Write, condition: type[Programmed], *edges: Edge) -> Wait:
+        """Return the wait for gateways to follow the version of a route that a step writes."""
+        version = step.desired if step.stage else step.transitional or step.desired
+        wait_id = f"{condition.__name__} {step.id}"
+        needed = [Edge("after", _WRITES), Edge("unless", step.id)]
+        return self._wait(wait_id, condition(step.key.namespace, (version,)), *needed, *edges)
 
     # Transitions
 
     def _finishing(self) -> Iterator[Step]:
         """Yield the waits for routes of transitional objects, and the writes of the desired versions."""
-        self._groups[_FINAL_WRITES] = [_WRITES]
-        values = [write for write in self._writes.values() if write.transitional and not write.refusal]
+        values = [
+            write
+            for key, write in self._writes.items()
+            if write.transitional and not write.refusal and key not in self._stages
+        ]
         routes = [key for key in self._desired if self._rows[key] in _ROUTES]
         affected = {write.key: self._routes_of(write, routes) for write in values}
         by_namespace: dict[str, set[Key]] = {}
         for key in {key for keys in affected.values() for key in keys}:
             by_namespace.setdefault(key.namespace, set()).add(key)
         for namespace, keys in sorted(by_namespace.items()):
-            condition = Programmed(namespace, tuple(map(self._written, sorted(keys))))
+            condition = Programmed(namespace, tuple(map(self._last_version, sorted(keys))))
             yield self._wait(_programmed(namespace), condition, Edge("after", _WRITES), *self._applied(namespace))
         for write in sorted(values, key=lambda write: write.key):
             namespaces = sorted({write.key.namespace, *(key.namespace for key in affected[write.key])})
@@ -250,7 +323,7 @@ class _Planner:
                 for namespace in namespaces
                 if namespace in by_namespace
             ]
-            step = replace(write, finishes=True, edges=tuple(edges))
+            step = replace(write, stage=1, finishes=True, edges=tuple(edges))
             self._groups[_FINAL_WRITES].append(step.id)
             yield step
 
@@ -314,17 +387,16 @@ class _Planner:
                 targets=frozenset((key.kind, key.name) for key in remaining if key.namespace == namespace),
                 routes=frozenset(key.name for key in routes),
                 removed=frozenset(names.get(namespace, ())),
-                changed=tuple(self._desired[key] for key in changed),
+                changed=tuple(map(self._last_version, changed)),
             )
             edges = [Edge("after", _FINAL_WRITES), Edge("after", _every_deleted(stage))]
             yield self._wait(_unreferenced(stage, namespace), condition, *edges, *self._kept(namespace))
 
     def _is_rewritten(self, route: Key, policies: Iterable[Object]) -> bool:
         """Return whether the AI gateway must write a route before deletions: the route changes, or a policy of the
-        route is deleted. A route with a transitional version is written more than once."""
-        write = self._writes.get(route)
-        if write is not None:
-            return write.transitional is None
+        route is deleted."""
+        if route in self._writes:
+            return True
         return any(guards(policy, self._desired[route]) for policy in policies)
 
     def _kept(self, namespace: str) -> list[Edge]:

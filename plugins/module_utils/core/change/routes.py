@@ -34,11 +34,22 @@ def references(route: Object) -> frozenset[tuple[str, str]]:
 
 def ai_backends(route: Object) -> set[str]:
     """Return the names of the Backends of an AIGatewayRoute, which are those of its AIServiceBackends."""
-    return {
-        text(reference, "name")
+    return {name for name, __ in weighted_backends(route)}
+
+
+def serving_backends(route: Object) -> set[str]:
+    """Return the names of the Backends of an AIGatewayRoute that get requests."""
+    return {name for name, weight in weighted_backends(route) if weight}
+
+
+def weighted_backends(route: Object) -> list[tuple[str, int]]:
+    """Return the names of the Backends of an AIGatewayRoute, or of its HTTPRoute, in order, with their weights."""
+    return [
+        (text(reference, "name"), number(reference, "weight", default=1))
         for rule in entries(route, "spec", "rules")
         for reference in entries(rule, "backendRefs")
-    }
+        if text(route, "kind") == AI_ROUTE or text(reference, "kind") == "Backend"
+    ]
 
 
 def is_behind(route: Object) -> bool:

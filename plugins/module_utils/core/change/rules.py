@@ -14,6 +14,7 @@ The other fields of a rule:
 =================  ====================================================================================================
 needs              required objects, and the condition that must hold for them before this object is written
 transition         intermediate version that is applied between the live and the desired version
+is_staged          backends keep their slots, and change in several versions (`compose/model_gateway/slots.py`)
 is_followed        gateways apply a change with a delay, so deletions in the namespace wait for the gateways
 deleted_last       created before the routes that it guards, and deleted after the routes and their backends
 kept_unless        condition that must hold before the object is deleted
@@ -120,6 +121,7 @@ class Rule:
     why: str = "it references these objects"
     needs: tuple[Need, ...] = ()
     transition: Transition | None = None
+    is_staged: bool = False
     is_followed: bool = False
     deleted_last: bool = False
     kept_unless: Callable[[Object, Sequence[Object]], Condition] | None = None
@@ -277,6 +279,7 @@ RULES: Mapping[str, Rule] = {
                 "conditions of the HTTPRoute of {}, and run again",
             ),
         ),
+        is_staged=True,
         is_followed=True,
     ),
 }

@@ -44,8 +44,10 @@ class Write:
     live: Object | None = None
     transitional: Object | None = None
     """Intermediate version between the live and the desired version, which is written first."""
+    stage: int = 0
+    """Number of the version, counted from 0 for the first write. Later steps replace the version of earlier ones."""
     finishes: bool = False
-    """The step replaces the transitional version by the desired version."""
+    """The step writes the last version of an object with several versions."""
     creates_only: bool = False
     """The object belongs to the users after its creation."""
     refusal: str = ""
@@ -55,10 +57,12 @@ class Write:
     @property
     def id(self) -> str:
         """Return the ID of the step in its plan."""
-        return step_id("finish" if self.finishes else "write", self.key)
+        verb = "finish" if self.finishes else f"write version {self.stage + 1} of" if self.stage else "write"
+        return step_id(verb, self.key)
 
     def __str__(self) -> str:
-        return f"{'write the final version of' if self.finishes else 'write'} {self.key}"
+        version = "the final version of " if self.finishes else f"version {self.stage + 1} of " if self.stage else ""
+        return f"write {version}{self.key}"
 
 
 @dataclass(frozen=True, kw_only=True)

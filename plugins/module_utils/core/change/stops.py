@@ -174,7 +174,7 @@ def _routed(live: Mapping[Key, Object]) -> Iterator[tuple[tuple[Name, str], froz
         service = label(value, names.SERVICE_LABEL)
         if key.kind in routes.KINDS and service:
             if key.kind == routes.AI_ROUTE:
-                backends = frozenset(routes.ai_backends(value))
+                backends = frozenset(routes.serving_backends(value))
             else:
                 backends = frozenset(reference[1] for reference in routes.references(value))
             yield ((label(value, names.NAMESPACE_LABEL) or key.namespace, service), key.name), backends

@@ -17,10 +17,11 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.snaps
     pool_of,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.registry import CLOUDS
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.volume_sizes import of_provisioner
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices import LEAST_KUBERNETES
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.devices import PublishedDevices, mismatches
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import some
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, is_true, text
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, fields, is_true, text
 
 _FIELD = "spec.cluster.existing.cache.storageClassName"
 _NO_PROVISIONER = "kubernetes.io/no-provisioner"
@@ -131,6 +132,16 @@ def storage(snapshot: Snapshot, desired: Desired) -> Iterator[Finding]:
             f"it is not known here whether volumes of its provisioner {provisioner or '(none)'} can be mounted on "
             "several nodes (ReadWriteMany)",
             "Read its documentation; nothing has to be done if they can",
+        )
+    least = of_provisioner(provisioner, fields(found, "parameters"))
+    small = [size for size in desired.cache_sizes if least and size < least.gib]
+    if least and small:
+        yield warning(
+            "storage",
+            where,
+            f"its volumes have {least.gib} GiB at least ({least.storage}), and cost as much; the smallest cache of the "
+            f"fleet asks for {min(small)} GiB",
+            "Nothing has to be done; for less cost, use storage with smaller volumes",
         )
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.openshift import ROUTE
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.expected import ExpectedCluster, expected
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, text
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, number, text
 
 NVIDIA = "gpu.nvidia.com"
 """The driver of NVIDIA's devices, and their DeviceClass."""
@@ -47,6 +47,7 @@ class Desired:
     `cluster`: its InferenceCluster (wire form), None where none is known. `expected`: the devices that its classes
     promise. `planned`: the components of the serving stack as `compose.stack.plan` has them, with `problems` that kept
     it from being planned; empty where conflicts are not checked. `driver_root`: the folder of the NVIDIA driver.
+    `caches`: whether the fleet has caches, with `cache_sizes` in GiB.
     `control_secrets`: known keys of control cluster Secrets, by namespace and name.
     `pull_secrets`: image pull secrets that the role serving_stack does not create.
     `rights`: what the fleet does there. `engine_constraint`: the SecurityContextConstraints for engines on OpenShift,
@@ -58,6 +59,7 @@ class Desired:
     classes: frozenset[str] = frozenset()
     expected: ExpectedCluster = field(default_factory=lambda: ExpectedCluster(""))
     caches: bool = False
+    cache_sizes: tuple[int, ...] = ()
     planned: Sequence[Mapping[str, Any]] = ()
     problems: Sequence[str] = ()
     stuck_after: float = 900.0
@@ -142,6 +144,7 @@ def desired_of(name: str, resources: Sequence[Object], **more: Any) -> Desired:
         classes=frozenset(text(value, "metadata", "name") for value in of_kind("InferenceClass")),
         expected=expected(resources).cluster(name),
         caches=bool(of_kind("ModelCache")),
+        cache_sizes=tuple(number(value, "spec", "huggingFace", "sizeGiB") for value in of_kind("ModelCache")),
         **more,
     )
 

@@ -13,7 +13,7 @@ from typing import Any
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_cache import HuggingFace
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cache_volume import claim_name
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.hydration import pod_spec
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.hydration import Download, pod_spec
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.options import Options
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.workload_cluster import workload_namespace
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, fields, text
@@ -68,9 +68,12 @@ class SecretCopy:
 
 
 def artifact(cache: api.ModelCache) -> str:
-    """Return the identity of the artifact in the volume of a ModelCache: `<repo>@<revision or main>@<layout>`."""
+    """Return the identity of the artifact in the volume of a ModelCache: `<repo>@<revision or main>@<layout>`, with
+    `@include=<pattern>,<pattern>` and `@exclude=…` if it has patterns."""
     source = _source(cache)
-    return f"{source.repo}@{source.revision or DEFAULT_REVISION}@{source.layout}"
+    patterns = {"include": source.include, "exclude": source.exclude}
+    parts = [f"{key}={','.join(sorted(set(value)))}" for key, value in patterns.items() if value]
+    return "@".join((source.repo, source.revision or DEFAULT_REVISION, source.layout, *parts))
 
 
 def _source(cache: api.ModelCache) -> HuggingFace:
@@ -174,11 +177,18 @@ def _job(cache: api.ModelCache, settled: bool, options: Options, volume: str) ->
         "LAYOUT": source.layout,
         "ARTIFACT": artifact(cache),
     }
+    patterns = {"INCLUDE": source.include, "EXCLUDE": source.exclude}
+    env |= {name: "\n".join(sorted(set(value))) for name, value in patterns.items() if value}
     secret = token_copy(cache)
-    token = {"name": secret.name, "key": secret.key} if secret else None
+    download = Download(
+        env,
+        token={"name": secret.name, "key": secret.key} if secret else None,
+        variables=[api.wire(variable) for variable in source.env or ()],
+        ca_bundle=source.ca_bundle,
+    )
     template = {
         "metadata": {"labels": _identity_labels(cache)},
-        "spec": pod_spec(claim_name(cache.namespace, cache.name, volume), options.hydration_image, env, token),
+        "spec": pod_spec(claim_name(cache.namespace, cache.name, volume), options.hydration_image, download),
     }
     # A new pod starts only after its predecessor has stopped writing.
     spec: dict[str, Any] = {"backoffLimit": 3, "podReplacementPolicy": "Failed"}

@@ -21,6 +21,8 @@ HUB_FOLDER = "hub"
 """Folder of repositories in a Hugging Face cache, below HF_HOME (huggingface_hub, "Environment variables")."""
 
 _VOLUME = "model-cache"
+_MODULES = "model-modules"
+_MODULES_PATH = "/mnt/model-modules"
 
 
 def claim_name(namespace: str, cache: str, volume: str = "") -> str:
@@ -35,30 +37,42 @@ class CacheMount:
 
     claim: str
     layout: Layout = FOLDER
+    read_only: bool = False
 
     @classmethod
     def of(cls, namespace: str, reference: MountedCache | None) -> CacheMount | None:
         """Return the mount for `spec.modelCacheRef` of a ModelReplica of this namespace; None without one."""
         if reference is None:
             return None
-        return cls(claim_name(namespace, reference.name, reference.volume or ""), reference.layout)
+        return cls(
+            claim_name(namespace, reference.name, reference.volume or ""), reference.layout, bool(reference.read_only)
+        )
 
     @property
     def is_model(self) -> bool:
         """True when an engine can be given the path of the mount as its model."""
         return self.layout == FOLDER
 
-    def volume(self) -> dict[str, Any]:
-        return {"name": _VOLUME, "persistentVolumeClaim": {"claimName": self.claim}}
+    def volumes(self) -> list[dict[str, Any]]:
+        """Return the volume, and with a read-only mount the one for Python modules of a model."""
+        volume = {"name": _VOLUME, "persistentVolumeClaim": {"claimName": self.claim}}
+        return [volume, {"name": _MODULES, "emptyDir": {"sizeLimit": "1Gi"}}] if self.read_only else [volume]
 
-    def mount(self) -> dict[str, Any]:
-        return {"name": _VOLUME, "mountPath": constants.MODEL_CACHE_PATH}
+    def mounts(self) -> list[dict[str, Any]]:
+        """Return the mounts of these volumes."""
+        mount: dict[str, Any] = {"name": _VOLUME, "mountPath": constants.MODEL_CACHE_PATH}
+        if not self.read_only:
+            return [mount]
+        return [{**mount, "readOnly": True}, {"name": _MODULES, "mountPath": _MODULES_PATH}]
 
     def env(self) -> list[dict[str, Any]]:
-        """Return the variables that make engines load repositories from the volume only."""
+        """Return the variables that make engines load repositories from the volume only, and write modules of a model
+        elsewhere when the volume is read-only."""
+        modules = [{"name": "HF_MODULES_CACHE", "value": _MODULES_PATH}] if self.read_only else []
         if self.is_model:
-            return []
+            return modules
         return [
+            *modules,
             {"name": "HF_HOME", "value": constants.MODEL_CACHE_PATH},
             {"name": "HF_HUB_OFFLINE", "value": "1"},
         ]

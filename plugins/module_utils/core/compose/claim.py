@@ -1,35 +1,81 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""ResourceClaimTemplates: devices that each pod of a member claims (resource.k8s.io/v1, KEP-4381)."""
+"""ResourceClaimTemplates: devices that each pod of a member claims (resource.k8s.io/v1, KEP-4381).
+
+The API server rejects changes of their spec, so their names contain a digest of it: an edit creates another object, and
+a rollout of the pods that reference it. Tools that apply a folder delete the previous object afterwards. Replicas of
+earlier versions have names without a digest. They keep these names until their claims are edited, because another name
+in the pod template would restart their pods.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from hashlib import sha256
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_replica import ResolvedDeviceRequest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.member import Member
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.guard import guarded
 
+_DIGEST_DIGITS = 10
+
 
 def claim_templates(member: Member) -> list[dict[str, Any]]:
     """Return the ResourceClaimTemplates of a member: its device requests in order, and the constraints on them."""
-    return [_template(member, *claim) for claim in zip(member.claim_names, member.claims, strict=True)]
+    return [
+        {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceClaimTemplate",
+            "metadata": member.owner.metadata(name),
+            "spec": _spec(member, requests),
+        }
+        for name, requests in zip(claim_names(member), member.claims, strict=True)
+    ]
 
 
-def _template(member: Member, name: str, requests: Sequence[ResolvedDeviceRequest]) -> dict[str, Any]:
+def claim_names(member: Member) -> list[str]:
+    """Return the names of the ResourceClaimTemplates of a member's pods, in the order of its claims."""
+    claims = zip(member.pod_claim_names, member.claims, strict=True)
+    return [_name(member, name, requests) for name, requests in claims]
+
+
+def _name(member: Member, claim: str, requests: Sequence[ResolvedDeviceRequest]) -> str:
+    parts = [member.owner.prefix, member.engine, member.role.lower(), claim]
+    if member.owner.digests_claims:
+        written = json.dumps(_spec(member, requests), sort_keys=True)
+        parts.append(sha256(written.encode()).hexdigest()[:_DIGEST_DIGITS])
+    return names.child_name(*parts)
+
+
+def with_claim_names(replica: api.ModelReplica, existing: api.ModelReplica | None) -> api.ModelReplica:
+    """Return a ModelReplica with digests in the names of its claims, unless it is a replica of an earlier version whose
+    claims are unchanged. `existing`: the replica of the last run, None for a new replica."""
+    if existing is not None and existing.spec.claim_names is None and _claims(existing) == _claims(replica):
+        return replica
+    return replica.model_copy(update={"spec": replica.spec.model_copy(update={"claim_names": "Digest"})})
+
+
+def _claims(replica: api.ModelReplica) -> dict[tuple[str, str], Any]:
+    """Return the device requests and constraints of a ModelReplica, by engine and role."""
+    return {
+        (engine.name, member.role): (member.device_requests or [], member.device_constraints or [])
+        for engine in replica.spec.engines
+        for member in engine.members
+    }
+
+
+def _spec(member: Member, requests: Sequence[ResolvedDeviceRequest]) -> dict[str, Any]:
     devices: dict[str, Any] = {"requests": [_request(each) for each in requests]}
-    names = {request.name for request in requests}
-    constraints = [each for each in member.device_constraints if not each.requests or names.intersection(each.requests)]
+    included = {request.name for request in requests}
+    constraints = [
+        each for each in member.device_constraints if not each.requests or included.intersection(each.requests)
+    ]
     if constraints:
         devices["constraints"] = [api.wire(constraint) for constraint in constraints]
-    return {
-        "apiVersion": "resource.k8s.io/v1",
-        "kind": "ResourceClaimTemplate",
-        "metadata": member.owner.metadata(name),
-        "spec": {"spec": {"devices": devices}},
-    }
+    return {"spec": {"devices": devices}}
 
 
 def _request(request: ResolvedDeviceRequest) -> dict[str, Any]:

@@ -78,6 +78,12 @@ CA_KEY = "ca.crt"
 TLS_SECRET = "kubernetes.io/tls"
 """Type of Secrets with a certificate and its key."""
 CALLER_HEADER = "x-modelplane-caller"
+SUBJECT_HEADER = "x-modelplane-subject"
+"""Header with the name of a client with a token, at gateways that accept tokens. Names of clients with API keys are in
+`CALLER_HEADER`, so that no token has the name of a key."""
+TOKEN_CALLER = "jwt:"
+"""Value of `CALLER_HEADER` for clients with tokens. Entries of Secrets, whose names are those of API keys, have no
+colon."""
 SERVICE_HEADER = "x-modelplane-service"
 """Header that says behind the cluster gateway of a gateway's own cluster which service a request is for: by then its
 body names the model as the endpoint has it."""
@@ -104,3 +110,15 @@ STANDALONE = "Standalone"
 LEADER = "Leader"
 WORKER = "Worker"
 DECODE = "Decode"
+
+KEEPALIVE_SECONDS = 60
+"""Seconds after which a silent connection is probed. NAT gateways of clouds drop connections that are silent for 350
+seconds, and load balancers of Azure after 240."""
+KEEPALIVE_INTERVAL_SECONDS = 30
+KEEPALIVE_PROBES = 3
+TCP_KEEPALIVE = {
+    "idleTime": f"{KEEPALIVE_SECONDS}s",
+    "interval": f"{KEEPALIVE_INTERVAL_SECONDS}s",
+    "probes": KEEPALIVE_PROBES,
+}
+"""The same in policies of Envoy Gateway. Traefik probes upstream connections every 30 seconds by itself."""

@@ -4,12 +4,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, identity, label
 
 
 def control_labels(resource: api.Resource, owner_label: str) -> dict[str, str]:
@@ -29,6 +30,29 @@ def system_namespace(more: Mapping[str, str] = MappingProxyType({})) -> dict[str
         "kind": "Namespace",
         "metadata": {"name": constants.SYSTEM_NAMESPACE, "labels": labels},
     }
+
+
+def unowned_namespace(name: str) -> dict[str, Any]:
+    """Return a Namespace that users own. Tools that apply a build directory create it. Runs that apply objects ignore
+    it, because it has no label of the fleet."""
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+
+
+def is_unowned_namespace(value: Object) -> bool:
+    """Return whether an object is a Namespace without a label of the fleet."""
+    return identity(value)[1] == "Namespace" and not label(value, names.MANAGED_BY_LABEL)
+
+
+def missing_namespaces(objects: Iterable[Object]) -> list[dict[str, Any]]:
+    """Return the Namespaces of objects that are not among the objects, sorted by name."""
+    existing, used = set[str](), set[str]()
+    for value in objects:
+        __, kind, namespace, name = identity(value)
+        if kind == "Namespace":
+            existing.add(name)
+        elif namespace:
+            used.add(namespace)
+    return [unowned_namespace(name) for name in sorted(used - existing)]
 
 
 def control_metadata(

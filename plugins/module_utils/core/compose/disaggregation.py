@@ -8,17 +8,17 @@ member or of a gang's leader.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_deployment import Engine
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_replica import (
     ModelReplicaSpec,
     PlacedEngine,
     ReplicaServing,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.serving import Sidecar
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants, engine_flags, overrides
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.engine_flags import CommandLine
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants, overrides
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.member import Member, serving_member
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.options import Options
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.pod import (
@@ -27,10 +27,12 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.pod 
     shared_memory_volume,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.pod_security import confined
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.probes import health_probe
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.probes import health_path, health_probe
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.workload import serving_template
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.servers.command_line import CommandLine
 
 _MODE = "PrefillDecode"
+_MAX_PORT = 65535
 _SIDE_CHANNEL_ENV = (
     {"name": "VLLM_NIXL_SIDE_CHANNEL_HOST", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
     {"name": "VLLM_NIXL_SIDE_CHANNEL_PORT", "value": "5557"},
@@ -45,12 +47,18 @@ def is_disaggregated(spec: ModelReplicaSpec) -> bool:
 
 
 def disaggregate(
-    workload: dict[str, Any], parts: Sequence[Member], engine: PlacedEngine, serving: ReplicaServing, options: Options
+    workload: dict[str, Any],
+    parts: Sequence[Member],
+    engine: PlacedEngine,
+    serving: ReplicaServing,
+    options: Options,
+    pool: int,
 ) -> None:
     """Turn the workload of an engine with a `phase` into its half of a PrefillDecode pair, in place.
 
-    `serving` is that of the ModelReplica; its `sidecar` overrides the composed image and flags. The variables of vLLM's
-    NIXL side channel are set for every engine: other engines ignore them.
+    `pool` is the port on which the pair gets requests. `serving` is that of the ModelReplica; its `sidecar` overrides
+    the composed image and flags. The variables of vLLM's NIXL side channel are set for every engine: other engines
+    ignore them.
     """
     member = serving_member(parts)
     template = serving_template(workload)
@@ -68,12 +76,27 @@ def disaggregate(
     container["env"] = own + missing_variables(_SIDE_CHANNEL_ENV, own)
     spec["containers"] = [ordered_container(container)]
     if engine.phase == constants.DECODE:
-        port = engine_flags.port(CommandLine.of(member.container), constants.DECODE_PORT)
+        port = decode_port(engine)
         spec["containers"][0]["ports"] = [{"containerPort": port}]
-        spec["initContainers"] = [_sidecar(port, serving.sidecar, options.sidecar_image)]
+        sidecar = _sidecar(port, pool, health_path(member.container, engine), serving.sidecar, options.sidecar_image)
+        spec["initContainers"] = [sidecar]
 
 
-def _sidecar(port: int, written: Sidecar | None, image: str) -> dict[str, Any]:
+def pool_port(engines: Iterable[PlacedEngine | Engine]) -> int:
+    """Return the port on which the serving pods of a replica with these engines get requests."""
+    return next((engine.port for engine in engines if engine.phase != constants.DECODE and engine.port), None) or (
+        constants.ENGINE_PORT
+    )
+
+
+def decode_port(engine: PlacedEngine | Engine) -> int:
+    """Return the port on which a Decode engine listens behind its sidecar."""
+    leader = next(member for member in engine.members if member.role != constants.WORKER)
+    line = CommandLine.of(leader.template.spec.containers[0])
+    return engine.port or line.number(("--port",), _MAX_PORT) or constants.DECODE_PORT
+
+
+def _sidecar(port: int, pool: int, health: str, written: Sidecar | None, image: str) -> dict[str, Any]:
     """Return the proxy in front of a Decode engine, which sends the prompt to the prefill pod that the picker chose.
 
     Kubernetes stops an init container with `restartPolicy: Always` after the engine, whose streams pass through it.
@@ -84,13 +107,14 @@ def _sidecar(port: int, written: Sidecar | None, image: str) -> dict[str, Any]:
         f"--vllm-port={port}",
         # Retries go to the same prefill pod, so that a connection which it resets or refuses fails no request.
         "--prefill-max-retries=2",
+        *([f"--port={pool}"] if pool != constants.ENGINE_PORT else []),
     )
     return {
         "name": "pd-sidecar",
         "image": overrides.image(written, image),
         "args": overrides.args(written, args, _RENAMED_FLAGS),
         "restartPolicy": "Always",
-        "ports": [{"containerPort": constants.ENGINE_PORT}],
+        "ports": [{"containerPort": pool}],
         "securityContext": confined(),
-        "readinessProbe": health_probe(constants.ENGINE_PORT),
+        "readinessProbe": health_probe(pool, health),
     }

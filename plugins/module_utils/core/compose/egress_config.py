@@ -12,7 +12,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_en
     EndpointTLS,
     ModelEndpointSpec,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import private_headers
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants, private_headers
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.endpoint_url import Target
 
 CONFIG_DIRECTORY = "/etc/egress/config"
@@ -139,6 +139,13 @@ def _cluster(target: Target, tls: EndpointTLS | None) -> dict[str, Any]:
         "name": _CLUSTER,
         "type": "LOGICAL_DNS" if target.named else "STATIC",
         "connect_timeout": "10s",
+        "upstream_connection_options": {
+            "tcp_keepalive": {
+                "keepalive_time": constants.KEEPALIVE_SECONDS,
+                "keepalive_interval": constants.KEEPALIVE_INTERVAL_SECONDS,
+                "keepalive_probes": constants.KEEPALIVE_PROBES,
+            }
+        },
         "circuit_breakers": {
             "thresholds": [
                 {"max_connections": _MAX_REQUESTS, "max_pending_requests": _MAX_REQUESTS, "max_requests": _MAX_REQUESTS}

@@ -11,16 +11,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.servers.table import SERVERS
+
 VERDICT = "modelplane: the engine hangs: "
 """Start of the line that the stall probe writes when an engine hangs."""
 
-_RUNNING = "vllm:num_requests_running|vllm:num_requests_waiting|sglang:num_running_reqs|sglang:num_queue_reqs"
-_KV_CACHE = "vllm:kv_cache_usage_perc"
+_RUNNING = "|".join(name for server in SERVERS.values() for name in server.running)
+_KV_CACHE = SERVERS["vllm"].cache_use
 # vLLM counts the tokens of a long prompt at its end. The use of its KV cache changes with each part of the prompt.
-_PROGRESS = (
-    f"vllm:prompt_tokens_total|vllm:generation_tokens_total|{_KV_CACHE}|sglang:prompt_tokens_total"
-    "|sglang:generation_tokens_total|sglang:realtime_tokens_total|sglang:token_usage"
-)
+_PROGRESS = "|".join(name for server in SERVERS.values() for name in server.progress)
 
 _ENGINE = """\
 import glob, json, os, re, signal, socket, sys, time

@@ -4,10 +4,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_cache import CABundle
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cache_volume import HUB_CACHE, HUB_FOLDER
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.hydration_packages import PACKAGES
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.pod import missing_variables
 
 SCRIPT = """\
 set -eu
@@ -97,12 +101,57 @@ downloaded. Another run for the same artifact downloads the missing files. A run
 nothing: engines may be reading the files, and would load a folder with the weights of two models as one.
 """
 
+_REVISION_WORDS = """\
+if [ -n "$REVISION" ]; then
+  set -- "--revision=$REVISION" "$@"
+fi
+"""
+PATTERN_WORDS = """\
+case "$(hf version)" in
+  *'version: 0.'*)
+    printf 'include and exclude need huggingface_hub 1.0 or newer in the image.\\n' >&2
+    exit 1
+    ;;
+esac
+while IFS= read -r pattern; do
+  [ -z "$pattern" ] || set -- "--include=$pattern" "$@"
+done <<patterns
+${INCLUDE:-}
+patterns
+while IFS= read -r pattern; do
+  [ -z "$pattern" ] || set -- "--exclude=$pattern" "$@"
+done <<patterns
+${EXCLUDE:-}
+patterns
+"""
+"""Part of the script of pods with patterns: INCLUDE and EXCLUDE have one in each line. It is not in the script of other
+pods, because the name of a Job that is not observed contains a digest of its script."""
+
 VOLUME_PATH = "/mnt/artifact"
 _HOME = "/work"
+_CA_PATH = "/etc/modelplane/ca"
+_CA_FILE = "ca.crt"
+_CA_VARIABLES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "PIP_CERT")
 
 
-def pod_spec(claim: str, image: str, env: dict[str, str], token: dict[str, str] | None) -> dict[str, Any]:
-    """Return the spec of the pod. `env` has the values for SCRIPT; `token` is the secretKeyRef of a Hugging Face token.
+@dataclass(frozen=True)
+class Download:
+    """Inputs of a download.
+
+    env: values for SCRIPT by name.
+    token: the secretKeyRef of a Hugging Face token.
+    variables: variables that the user sets (wire form); they win over defaults.
+    ca_bundle: CA certificates that replace those of the image.
+    """
+
+    env: Mapping[str, str]
+    token: Mapping[str, str] | None = None
+    variables: Sequence[Mapping[str, Any]] = ()
+    ca_bundle: CABundle | None = None
+
+
+def pod_spec(claim: str, image: str, download: Download) -> dict[str, Any]:
+    """Return the spec of the pod.
 
     Neither a user nor an fsGroup is set. NFS grants access by user ID: an EFS access point maps all users to its own, a
     Filestore share belongs to root until root changes its owner, and OpenShift assigns a user ID unless pods may choose
@@ -110,10 +159,27 @@ def pod_spec(claim: str, image: str, env: dict[str, str], token: dict[str, str] 
     ignored for shared volumes, or change the owner of every file at each start.
     """
     # Kubernetes expands $(NAME) in values; a doubled dollar sign is a literal one.
+    env = download.env
     values = {name: value.replace("$", "$$") for name, value in env.items()} | _environment(env["LAYOUT"])
+    if download.ca_bundle:
+        values |= dict.fromkeys(_CA_VARIABLES, f"{_CA_PATH}/{_CA_FILE}")
     variables: list[dict[str, Any]] = [{"name": name, "value": value} for name, value in values.items()]
-    if token:
-        variables.append({"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": token}})
+    if download.token:
+        variables.append({"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": download.token}})
+    variables = [*missing_variables(variables, download.variables), *map(dict, download.variables)]
+    script = SCRIPT
+    if env.keys() & {"INCLUDE", "EXCLUDE"}:
+        script = SCRIPT.replace(_REVISION_WORDS, _REVISION_WORDS + PATTERN_WORDS)
+    spec = _spec(claim, image, script, variables)
+    if download.ca_bundle:
+        source = {"name": download.ca_bundle.name, "items": [{"key": download.ca_bundle.key, "path": _CA_FILE}]}
+        spec["volumes"].append({"name": "ca", "configMap": source})
+        mounts = spec["containers"][0]["volumeMounts"]
+        mounts.append({"name": "ca", "mountPath": _CA_PATH, "readOnly": True})
+    return spec
+
+
+def _spec(claim: str, image: str, script: str, variables: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         "restartPolicy": "OnFailure",
         "automountServiceAccountToken": False,
@@ -123,7 +189,7 @@ def pod_spec(claim: str, image: str, env: dict[str, str], token: dict[str, str] 
             {
                 "name": "hydrate",
                 "image": image,
-                "command": ["/bin/sh", "-c", SCRIPT],
+                "command": ["/bin/sh", "-c", script],
                 "env": variables,
                 "resources": {"requests": {"cpu": "500m", "memory": "1Gi", "ephemeral-storage": "1Gi"}},
                 "volumeMounts": [

@@ -18,7 +18,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose impo
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cache_volume import CacheMount
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.owner import Owner
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.limits import split
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import child_name
 
 
 @dataclass(frozen=True)
@@ -29,6 +28,7 @@ class Member:
     engine: str
     placed: PlacedMember
     cache: CacheMount | None = None
+    port: int = constants.ENGINE_PORT
 
     @property
     def role(self) -> str:
@@ -75,15 +75,12 @@ class Member:
         """The names of the claims in the pod."""
         return [constants.CLAIM + (f"-{number}" if number > 1 else "") for number in range(1, len(self.claims) + 1)]
 
-    @property
-    def claim_names(self) -> list[str]:
-        """The names of the ResourceClaimTemplates of the member's pods."""
-        return [child_name(self.owner.prefix, self.engine, self.role.lower(), name) for name in self.pod_claim_names]
-
 
 def members(owner: Owner, engine: PlacedEngine, cache: CacheMount | None = None) -> tuple[Member, ...]:
     """Return the members of an engine, in the order of the spec."""
-    return tuple(Member(owner, engine.name, placed, cache) for placed in engine.members)
+    return tuple(
+        Member(owner, engine.name, placed, cache, engine.port or constants.ENGINE_PORT) for placed in engine.members
+    )
 
 
 def serving_member(parts: Sequence[Member]) -> Member:

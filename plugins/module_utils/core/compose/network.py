@@ -77,7 +77,7 @@ def pods_of(namespace: str) -> dict[str, Any]:
 
 
 def replica_policies(
-    owner: Owner, workloads: Sequence[Object], options: Options, *, linked: bool
+    owner: Owner, workloads: Sequence[Object], options: Options, port: int, *, linked: bool
 ) -> tuple[dict[str, Any], ...]:
     """Return the NetworkPolicies of a replica with these workloads. `linked`: its engines exchange their KV caches.
 
@@ -105,7 +105,7 @@ def replica_policies(
     serving = network_policy(
         owner.metadata(owner.prefix),
         {"matchLabels": {constants.SERVING_LABEL: owner.prefix}},
-        admit([*gateway(), {"podSelector": picker()}], constants.ENGINE_PORT),
+        admit([*gateway(), {"podSelector": picker()}], port),
     )
     engines = [
         network_policy(

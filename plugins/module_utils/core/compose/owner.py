@@ -22,19 +22,21 @@ class Owner:
 
     `namespace` and `replica` are those of the ModelReplica. `prefix` starts the names of its objects; it equals
     `replica` unless Kubernetes does not allow that name for a Service. `deployment` is empty for a replica that a user
-    wrote.
+    wrote. `digests_claims`: whether the names of its ResourceClaimTemplates contain a digest of their content.
     """
 
     namespace: str
     replica: str
     deployment: str
     prefix: str
+    digests_claims: bool = False
 
     @classmethod
     def of(cls, replica: api.ModelReplica) -> Owner:
         """Return the owner for a ModelReplica."""
         deployment = replica.labels.get(names.DEPLOYMENT_LABEL, "")
-        return cls(replica.namespace, replica.name, deployment, names.object_prefix(replica.name))
+        prefix = names.object_prefix(replica.name)
+        return cls(replica.namespace, replica.name, deployment, prefix, replica.spec.claim_names == "Digest")
 
     @property
     def workload_namespace(self) -> str:

@@ -11,11 +11,12 @@ from __future__ import annotations
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_replica import ModelReplicaSpec
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants, engine_flags
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.disaggregation import is_disaggregated
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.engine_flags import CommandLine
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.member import members, serving_member
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.owner import Owner
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.servers import flags
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.servers.command_line import CommandLine
 
 _DECIDER = "prefix-based-pd-decider"
 
@@ -24,7 +25,7 @@ def picker_config(owner: Owner, spec: ModelReplicaSpec) -> dict[str, Any]:
     """Return the configuration for the spec of a ModelReplica."""
     engine = next((engine for engine in spec.engines if engine.phase == constants.DECODE), spec.engines[0])
     container = serving_member(members(owner, engine)).container
-    producer = _cache_producer(engine_flags.block_size(CommandLine.of(container)))
+    producer = _cache_producer(flags.block_size(CommandLine.of(container)))
     if is_disaggregated(spec):
         plugins = [producer, *_disaggregated_plugins()]
         profiles = [_profile("prefill", "prefill-filter"), _profile("decode", "decode-filter")]

@@ -10,8 +10,8 @@ from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pod_template import Container
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants, engine_flags
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.engine_flags import CommandLine
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.claim import claim_names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.member import Member
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.owner import user_labels
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.pod_security import (
@@ -22,6 +22,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.shar
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.quantity import Quantity, QuantityError
 
 DEFAULT_SHARED_MEMORY = "16Gi"
+SHARED_MEMORY_PATH = "/dev/shm"
 
 _NVIDIA_TAINT = "nvidia.com/gpu"
 _MEBIBYTE = 2**20
@@ -50,6 +51,11 @@ def pod_template(member: Member, managed_labels: Mapping[str, str], env: Sequenc
     return template
 
 
+def has_own_shared_memory(container: Container) -> bool:
+    """Return whether a container mounts a volume of the user at /dev/shm."""
+    return any(mount.mount_path.rstrip("/") == SHARED_MEMORY_PATH for mount in container.volume_mounts or ())
+
+
 def shared_memory_volume(name: str, container: Container) -> dict[str, Any]:
     """Return a memory-backed volume with a size limit: its pages count as memory of the pod, and without a limit it
     could use up the node's."""
@@ -66,7 +72,9 @@ def shared_memory_limit(container: Container) -> str:
             requested = Quantity.parse(amounts.memory).value
         except QuantityError:
             return DEFAULT_SHARED_MEMORY
-        return f"{max(1, requested // (2 * _MEBIBYTE))}Mi" if requested > 0 else DEFAULT_SHARED_MEMORY
+        # A request of 0 is none, while the limit holds.
+        if requested > 0:
+            return f"{max(1, requested // (2 * _MEBIBYTE))}Mi"
     return DEFAULT_SHARED_MEMORY
 
 
@@ -103,17 +111,20 @@ def _pod_spec(member: Member, env: Sequence[Mapping[str, Any]]) -> dict[str, Any
     classes = [request.device_class_name for request in member.device_requests]
     spec: dict[str, Any] = {**_place(member.pools), "tolerations": gpu_tolerations(classes)}
     spec["automountServiceAccountToken"] = False
+    if written.service_account_name:
+        spec["serviceAccountName"] = written.service_account_name
     spec["securityContext"] = pod_security_context(member)
     if written.image_pull_secrets:
         spec["imagePullSecrets"] = [api.wire(secret) for secret in written.image_pull_secrets]
     if member.device_requests:
         spec["resourceClaims"] = [
             {"name": name, "resourceClaimTemplateName": template}
-            for name, template in zip(member.pod_claim_names, member.claim_names, strict=True)
+            for name, template in zip(member.pod_claim_names, claim_names(member), strict=True)
         ]
-    spec["volumes"] = [shared_memory_volume("dshm", member.container)]
+    volumes = [] if has_own_shared_memory(member.container) else [shared_memory_volume("dshm", member.container)]
     if member.cache:
-        spec["volumes"].append(member.cache.volume())
+        volumes += member.cache.volumes()
+    spec["volumes"] = [*volumes, *(api.wire(volume) for volume in written.volumes or ())]
     spec["containers"] = [_container(member, env)]
     return spec
 
@@ -142,14 +153,15 @@ def _container(member: Member, env: Sequence[Mapping[str, Any]]) -> dict[str, An
     if variables:
         container["env"] = variables
     if member.serves:
-        container["ports"] = [{"containerPort": constants.ENGINE_PORT}]
+        container["ports"] = [{"containerPort": member.port}]
     resources = _resources(member)
     if resources:
         container["resources"] = resources
     container["securityContext"] = container_security_context(member)
-    container["volumeMounts"] = [{"name": "dshm", "mountPath": "/dev/shm"}]
+    mounts = [] if has_own_shared_memory(written) else [{"name": "dshm", "mountPath": SHARED_MEMORY_PATH}]
     if member.cache:
-        container["volumeMounts"].append(member.cache.mount())
+        mounts += member.cache.mounts()
+    container["volumeMounts"] = [*mounts, *(api.wire(mount) for mount in written.volume_mounts or ())]
     return container
 
 
@@ -158,7 +170,8 @@ def _args(member: Member) -> list[str]:
     written = member.container
     args = list(written.args or ())
     mounted = member.cache is not None and member.cache.is_model
-    if mounted and member.serves and not written.command and not engine_flags.has_model(CommandLine.of(written)):
+    has_model = any(arg == "--model" or arg.startswith("--model=") for arg in args)
+    if mounted and member.serves and not written.command and not has_model:
         args.append(f"--model={constants.MODEL_CACHE_PATH}")
     return args
 

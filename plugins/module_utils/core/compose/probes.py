@@ -10,11 +10,12 @@ from typing import Any
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.engine import Stall
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_replica import PlacedEngine
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants, engine_flags
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.engine_flags import CommandLine
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pod_template import Container
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.engine_scripts import stall_command
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.member import Member
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.workload import member_template
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.servers.command_line import CommandLine
 
 _STARTUP_MINUTES = 60
 _PERIOD_SECONDS = 10
@@ -28,10 +29,10 @@ _NO_RESTART = 2**31 - 1
 """Highest failureThreshold, because the kubelet counts a check that it cannot run, or that times out, as failed."""
 
 
-def health_probe(port: int) -> dict[str, Any]:
-    """Return a probe of a container that serves the API on this port."""
+def health_probe(port: int, path: str) -> dict[str, Any]:
+    """Return a probe of a container that serves the API on this port, and its health at this path."""
     return {
-        "httpGet": {"path": constants.HEALTH_PATH, "port": port},
+        "httpGet": {"path": path, "port": port},
         "periodSeconds": _PERIOD_SECONDS,
         "timeoutSeconds": 5,
     }
@@ -44,17 +45,31 @@ def add_probes(workload: dict[str, Any], parts: Sequence[Member], engine: Placed
         container = member_template(workload, member.role)["spec"]["containers"][0]
         if member.serves:
             port = container["ports"][0]["containerPort"]
-            container["readinessProbe"] = health_probe(port)
-            container["startupProbe"] = _startup_probe(port, startup_seconds(member, engine))
+            path = health_path(member.container, engine)
+            container["readinessProbe"] = health_probe(port, path)
+            container["startupProbe"] = _startup_probe(port, path, startup_seconds(member, engine))
             # Other servers have other metrics.
-            if engine_flags.program(CommandLine.of(member.container)):
+            if has_request_metrics(member.container):
                 container["livenessProbe"] = _stall_probe(port, engine.stall or Stall())
         for field, probe in (
             ("livenessProbe", member.container.liveness_probe),
+            ("readinessProbe", member.container.readiness_probe),
             ("startupProbe", member.container.startup_probe),
         ):
             if probe:
                 container[field] = api.wire(probe)
+
+
+def health_path(container: Container, engine: PlacedEngine) -> str:
+    """Return the path of the probes of an engine with this serving container."""
+    server = CommandLine.of(container).server
+    return engine.health_path or (server.health if server else constants.HEALTH_PATH)
+
+
+def has_request_metrics(container: Container) -> bool:
+    """Return whether the drain hook and the stall probe can read the metrics of a container's inference server."""
+    server = CommandLine.of(container).server
+    return server is not None and bool(server.running)
 
 
 def startup_seconds(member: Member, engine: PlacedEngine) -> int:
@@ -66,9 +81,9 @@ def startup_seconds(member: Member, engine: PlacedEngine) -> int:
     return (probe.initial_delay_seconds or 0) + (probe.failure_threshold or 3) * (probe.period_seconds or 10)
 
 
-def _startup_probe(port: int, seconds: int) -> dict[str, Any]:
+def _startup_probe(port: int, path: str, seconds: int) -> dict[str, Any]:
     return {
-        **health_probe(port),
+        **health_probe(port, path),
         "failureThreshold": seconds // _PERIOD_SECONDS,
         "terminationGracePeriodSeconds": _RESTART_SECONDS,
     }

@@ -22,9 +22,10 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_re
     ResolvedDeviceRequest,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pod_template import EnvVar, PodTemplate
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants, engine_names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.owner import user_labels
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import model as scheduled
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.servers.names import SERVED_NAME, served_names
 
 
 def model_replica(
@@ -54,7 +55,7 @@ def model_replica(
         spec=api.construct(
             ModelReplicaSpec,
             cluster_name=cluster,
-            model_cache_ref=api.construct(MountedCache, name=cache.name) if cache else None,
+            model_cache_ref=api.construct(MountedCache, name=cache.name, read_only=cache.read_only) if cache else None,
             serving=ReplicaServing.model_validate(api.wire(serving, set_only=True)) if serving else None,
             engines=_engines(body.engines, engines, served_name),
         ),
@@ -102,6 +103,8 @@ def _engine(written: Engine, placed: scheduled.PlacedEngine, served_name: str) -
         copies=written.copies,
         phase=written.phase,
         startup_minutes=written.startup_minutes,
+        port=written.port,
+        health_path=written.health_path,
         stall=written.stall,
         members=members,
     )
@@ -128,13 +131,13 @@ def _serving(written: Member, served_name: str) -> PodTemplate:
     spec = written.template.spec
     engine, *others = spec.containers
     own = {constants.SERVED_NAME_VARIABLE: served_name}
-    served = engine_names.served_names(engine, own) if written.role != constants.WORKER else None
+    served = served_names(engine, own) if written.role != constants.WORKER else None
     changed: dict[str, Any] = {}
     if not any(variable.name == constants.SERVED_NAME_VARIABLE for variable in engine.env or ()):
         variable = api.construct(EnvVar, name=constants.SERVED_NAME_VARIABLE, value=served_name)
         changed["env"] = [variable, *(engine.env or ())]
     if served is not None and not served.names and served.can_be_added:
-        changed["args"] = [*(engine.args or ()), f"{engine_names.SERVED_NAME}=$({constants.SERVED_NAME_VARIABLE})"]
+        changed["args"] = [*(engine.args or ()), f"{SERVED_NAME}=$({constants.SERVED_NAME_VARIABLE})"]
     containers = [engine.model_copy(update=changed), *others]
     return written.template.model_copy(update={"spec": spec.model_copy(update={"containers": containers})})
 

@@ -11,8 +11,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.endp
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.owner import Owner
 
 
-def inference_pool(owner: Owner, *, exported: bool = False) -> dict[str, Any]:
-    """Return the InferencePool of a replica: its serving pods, from which its endpoint picker chooses.
+def inference_pool(owner: Owner, port: int, *, exported: bool = False) -> dict[str, Any]:
+    """Return the InferencePool of a replica: its serving pods with their port, from which its endpoint picker chooses.
 
     A single pod has a pool too, so that a second copy never changes the kind of the route's backend. While the picker
     is down the gateway chooses a pod itself (FailOpen). One that is `exported` may get requests from other clusters.
@@ -24,7 +24,7 @@ def inference_pool(owner: Owner, *, exported: bool = False) -> dict[str, Any]:
         "metadata": {**owner.metadata(owner.pool_name), **annotations},
         "spec": {
             "selector": {"matchLabels": {constants.SERVING_LABEL: owner.prefix}},
-            "targetPorts": [{"number": constants.ENGINE_PORT}],
+            "targetPorts": [{"number": port}],
             "endpointPickerRef": {
                 "name": owner.picker_name,
                 "port": {"number": constants.PICKER_PORT},

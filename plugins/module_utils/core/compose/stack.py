@@ -289,9 +289,10 @@ def _release(component: Component, choices: Choices, problems: list[str]) -> dic
     where = f"{choices.variables}_versions or spec.versions of the ServingStack"
     if not _CHART_VERSION.fullmatch(version):
         problems.append(f"{key}: version {version!r} {CHART_VERSION_WORDS} ({where})")
-    floor = next((str(each["least_version"]) for each in (*variants, component) if "least_version" in each), "")
-    if floor and _numbers(version) < _numbers(floor):
-        problems.append(f"{key}: version {version} is too old, it has to be {floor} or newer ({where})")
+    least = next((each for each in (*variants, component) if "least_version" in each), None)
+    if least and _numbers(version) < _numbers(floor := str(least["least_version"])):
+        reason = f" because {least['least_version_reason']}" if "least_version_reason" in least else ""
+        problems.append(f"{key}: version {version} is too old{reason}, it has to be {floor} or newer ({where})")
     release = {"release": f"{PREFIX}{chart}", "version": version, "values": _values(component, choices)}
     archive = next((name for name in _archives(chart, version) if name in choices.archives), "")
     if archive:

@@ -13,21 +13,24 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_re
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pod_template import Container
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import (
     constants,
-    engine_flags,
-    engine_names,
     images,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.availability import disruption_budget
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.engine_flags import CommandLine
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.engine_scripts import drain_command
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.member import Member, serving_member
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.probes import startup_seconds
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.probes import (
+    has_request_metrics,
+    startup_seconds,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.sharing import on_one_node
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.workload import (
     member_template,
     pod_labels,
     serving_template,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.servers.command_line import CommandLine
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.servers.names import served_names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.servers.table import SERVERS
 
 SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 
@@ -125,7 +128,7 @@ def _end_of(member: Member, spec: dict[str, Any], engine: PlacedEngine, stream_g
 
 
 def _drain_hook(member: Member, port: int, engine: PlacedEngine, pause: int) -> dict[str, Any]:
-    if not engine_flags.program(CommandLine.of(member.container)):
+    if not has_request_metrics(member.container):
         # An image of another server may have no shell. A command that cannot run would end the pod at once.
         return {"sleep": {"seconds": pause}}
     command = drain_command(
@@ -144,12 +147,12 @@ def _lacks_shutdown_timeout(member: Member) -> bool:
     Only a Standalone engine can wait: the workers of a gang stop at the same time.
     """
     container = member.container
-    names = engine_names.served_names(container, {})
+    line, names = CommandLine.of(container), served_names(container, {})
     return (
         member.role == constants.STANDALONE
-        and engine_flags.program(CommandLine.of(container)) == "vllm"
+        and line.server is SERVERS["vllm"]
         and _has_shutdown_timeout(container)
-        and not engine_flags.has_flag(CommandLine.of(container), _SHUTDOWN_TIMEOUT)
+        and not line.has((_SHUTDOWN_TIMEOUT,))
         and names is not None
         and names.can_be_added
     )

@@ -7,12 +7,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants, engine_flags
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.engine_flags import CommandLine
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.member import Member
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.pod import pod_template
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.sharing import follow_leader
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import child_name, gang_name
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.servers.command_line import CommandLine
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.servers.table import SERVERS
 
 _GANG_ENV = (
     {"name": "MODELPLANE_LEADER_ADDRESS", "value": "$(LWS_LEADER_ADDRESS)"},
@@ -71,7 +72,9 @@ def _engine_type(member: Member) -> dict[str, str]:
     """Return the label from which a picker derives the names of an engine's metrics; the default is vLLM."""
     metadata = member.placed.template.metadata
     written = (metadata.labels if metadata else None) or {}
-    if constants.ENGINE_TYPE_LABEL in written or engine_flags.program(CommandLine.of(member.container)) != "sglang":
+    if constants.ENGINE_TYPE_LABEL in written:
+        return {}
+    if CommandLine.of(member.container).server is not SERVERS["sglang"]:
         return {}
     return {constants.ENGINE_TYPE_LABEL: "sglang"}
 

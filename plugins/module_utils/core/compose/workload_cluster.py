@@ -16,6 +16,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.clai
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.disaggregation import (
     disaggregate,
     is_disaggregated,
+    pool_port,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.member import Member, members
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.network import replica_policies
@@ -52,13 +53,14 @@ def replica_objects(replica: api.ModelReplica, options: Options = _DEFAULTS) -> 
     workloads = []
     budgets: list[dict[str, Any]] = []
     pods: list[Member] = []
+    port = pool_port(spec.engines)
     for engine in spec.engines:
         parts = members(owner, engine, cache)
         pods += parts
         claims += [template for member in parts for template in claim_templates(member)]
         composed = workload(parts, engine.copies)
         if spec.serving is not None and is_disaggregated(spec):
-            disaggregate(composed, parts, engine, spec.serving, options)
+            disaggregate(composed, parts, engine, spec.serving, options, port)
         add_probes(composed, parts, engine)
         stop_gracefully(composed, parts, engine, options.stream_grace)
         budgets += engine_budget(composed, parts, engine.copies)
@@ -72,9 +74,9 @@ def replica_objects(replica: api.ModelReplica, options: Options = _DEFAULTS) -> 
         *claims,
         *workloads,
         *budgets,
-        inference_pool(owner, exported=options.export_pools),
+        inference_pool(owner, port, exported=options.export_pools),
         *pickers,
-        *replica_policies(owner, workloads, options, linked=is_disaggregated(spec)),
+        *replica_policies(owner, workloads, options, port, linked=is_disaggregated(spec)),
         http_route(owner),
     )
 

@@ -47,6 +47,7 @@ class GatewayChoices:
     `image_registry`: mirror of docker.io, if any. `endpoint_hosts`: internal hosts that endpoints may use; proxies of a
     gateway in mode Model reach the CIDRs among them. `model_gateway`: whether the cluster has a gateway in mode Model,
     which takes the place of this one and has its name; `certificates`: whether such gateways send requests to it.
+    `keepalive`: whether policies make Envoy probe silent connections of the Gateway.
     """
 
     class_name: str = "envoy"
@@ -63,6 +64,7 @@ class GatewayChoices:
     endpoint_hosts: Sequence[str] = ()
     model_gateway: bool = False
     certificates: bool = False
+    keepalive: bool = False
 
 
 def gateway_objects(choices: GatewayChoices) -> tuple[Object, ...]:
@@ -91,6 +93,19 @@ def gateway_objects(choices: GatewayChoices) -> tuple[Object, ...]:
         *([_route(choices, listeners)] if is_routed else ()),
         *([_class(constants.MODEL_GATEWAY_CLASS)] if _needs_another_class(choices) else ()),
         *([_as_chosen(proxies.cluster_gateway_proxy(), choices)] if choices.certificates else ()),
+    )
+
+
+def traffic_policies(choices: GatewayChoices) -> tuple[Object, ...]:
+    """Return the policies for connections of clients and of backends. A Gateway has one of each kind; those of a
+    gateway in mode Model are the fleet's."""
+    if choices.model_gateway or not choices.keepalive:
+        return ()
+    target = {"group": constants.GATEWAY_GROUP, "kind": "Gateway", "name": constants.WORKLOAD_GATEWAY}
+    spec = {"targetRefs": [target], "tcpKeepalive": constants.TCP_KEEPALIVE}
+    return tuple(
+        {"apiVersion": "gateway.envoyproxy.io/v1alpha1", "kind": kind, "metadata": dict(_METADATA), "spec": dict(spec)}
+        for kind in ("ClientTrafficPolicy", "BackendTrafficPolicy")
     )
 
 

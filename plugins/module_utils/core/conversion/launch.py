@@ -31,6 +31,7 @@ _BEFORE_RAY = (
     'export RAY_USAGE_STATS_ENABLED="${RAY_USAGE_STATS_ENABLED:-0}"',
 )
 
+_SERVE = 'exec vllm serve "$@"'
 LEADER = "$(MODELPLANE_LEADER_ADDRESS)"
 RANK = "$(MODELPLANE_RANK)"
 
@@ -71,6 +72,13 @@ def lacks_command(container: dict[str, Any]) -> bool:
     return well_formed and container.get("command") in (None, [])
 
 
+def is_launch(script: str) -> bool:
+    """Return whether a script is a launch that passes its arguments to vLLM."""
+    return script.startswith("set -e\n") and (
+        f"{_SERVE} --nnodes=" in script or (_SERVE in script and _BEFORE_RAY[0] in script)
+    )
+
+
 def has_flag(args: Sequence[str], flag: str) -> bool:
     """Return True when `args` contain a flag, spelled as vLLM accepts it: `--a-b=1`, `--a-b 1`, `--a_b` or short."""
     return any(_flag_name(arg) == flag for arg in args)
@@ -109,7 +117,7 @@ def _leader_script(args: Sequence[str], gang: Gang) -> str:
     if gang.axes.data > 1 and gang.axes.pipeline > 1:
         # A data-parallel rank spans nodes here; the default of vLLM is one node per rank.
         lines.append("export VLLM_RAY_DP_PACK_STRATEGY=span")
-    lines.append(f'exec vllm serve "$@"{_ray_flags(args, gang)}')
+    lines.append(f"{_SERVE}{_ray_flags(args, gang)}")
     return _script(lines, args, gang)
 
 
@@ -126,7 +134,7 @@ def _script(with_ray: Sequence[str], args: Sequence[str], gang: Gang, extra: str
     """Return the script: Ray if the image has it, else vLLM's own launch; a backend in the args selects one of them."""
     backend = _flag_value(args, "--distributed-executor-backend")
     with_ray = (*_BEFORE_RAY, *with_ray)
-    native = f'exec vllm serve "$@" --nnodes={gang.nodes} --node-rank={RANK} --master-addr="{LEADER}"{extra}'
+    native = f'{_SERVE} --nnodes={gang.nodes} --node-rank={RANK} --master-addr="{LEADER}"{extra}'
     if backend is None:
         native += " --distributed-executor-backend=mp"
         lines = ["if command -v ray >/dev/null 2>&1; then", *(f"  {line}" for line in with_ray), "fi", native]

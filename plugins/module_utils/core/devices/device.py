@@ -33,8 +33,9 @@ class _InvalidDeviceError(ValueError):
 class Device:
     """A kind of device; `attributes` and `capacity` are keyed `domain/id`.
 
-    `count` is how many of them one node has. `invalid` is empty, or says why Kubernetes would not take the device:
-    then no selector matches it, and what could be read is still there for display.
+    `count` is how many of them one node has. `invalid` is empty, or says why Kubernetes would not take the device: then
+    no selector matches it, and what could be read is still there for display. `architecture`: that of the node's
+    processors, as kubernetes.io/arch has it, empty if unknown.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Device:
     attributes: Mapping[str, Attribute] = field(default_factory=dict)
     capacity: Mapping[str, Quantity] = field(default_factory=dict)
     invalid: str = ""
+    architecture: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "attributes", MappingProxyType(dict(self.attributes)))
@@ -56,7 +58,7 @@ class Device:
 
         A bare attribute or capacity key takes the driver as its domain. Missing `claim` is DRA, missing or negative
         `count` is 0. A value Kubernetes would not take (bad version, bad quantity, not exactly one value) makes the
-        device `invalid`, it is no error.
+        device `invalid`, it is no error. The key `architecture` is added by the scheduler.
         """
         driver = str(wire.get("driver") or "")
         reasons: list[str] = []
@@ -72,6 +74,7 @@ class Device:
             attributes=attributes,
             capacity=capacity,
             invalid="; ".join(reasons),
+            architecture=str(wire.get("architecture") or ""),
         )
 
     @cached_property
@@ -86,6 +89,7 @@ class Device:
             tuple(sorted((key, type(value).__name__, str(value)) for key, value in self.attributes.items())),
             tuple(sorted((key, str(value)) for key, value in self.capacity.items())),
             self.invalid,
+            self.architecture,
         )
 
     @cached_property

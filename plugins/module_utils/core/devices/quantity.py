@@ -11,6 +11,7 @@ quantity stops at 2^63-1.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache, total_ordering
@@ -28,6 +29,7 @@ _MAX_EXPONENT = 999
 _GRAMMAR = re.compile(r"([+-]?)([0-9]*)(?:(\.)([0-9]*))?([eEinumkKMGTP]*[+-]?[0-9]*)", re.ASCII)
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_STEP = 1024
 _EXPONENT = re.compile(r"[eE]([+-]?[0-9]+)", re.ASCII)
 
 
@@ -109,6 +111,62 @@ def _sum_scale(left: Fraction, left_scale: int, right: Fraction, right_scale: in
     return scale if fits else None
 
 
+@lru_cache(maxsize=1024)
+def canonical_text(text: str, digits: int = _NANO_DIGITS) -> str:
+    """Return a quantity as the API server writes it: `12288Mi` as `12Gi`, `0.5` as `500m`, `1000m` as `1`. A text that
+    is no quantity is returned unchanged.
+
+    The format stays: powers of two, of ten, or an exponent. A quantity below 1024, or with a fraction, gets a decimal
+    suffix, because a binary suffix would round it. `digits`: number of decimal digits, beyond which the server rounds
+    up."""
+    try:
+        value = Quantity.parse(text).value
+    except QuantityError:
+        return text
+    found = _GRAMMAR.fullmatch(text)
+    if found is None or not value:
+        return "0"
+    whole, decimals, suffix = found[2].lstrip("0") or "0", found[4] or "", found[5]
+    binary, exponent = _interpret(text, suffix)
+    if _is_reused(whole, decimals, digits, binary=binary, exponent=exponent):
+        return text
+    nanos = -(-value * 10**digits // 1) * 10 ** (_NANO_DIGITS - digits)
+    units = Fraction(nanos, 10**_NANO_DIGITS)
+    if binary and units.denominator == 1 and abs(units) >= _STEP:
+        return _scaled(units.numerator, 0, _STEP, 10, _BINARY) or text
+    if _EXPONENT.fullmatch(suffix):
+        number, power = _without_factors(nanos, -_NANO_DIGITS, 1000, 3)
+        return f"{number}e{power}" if power else str(number)
+    return _scaled(nanos, -_NANO_DIGITS, 1000, 3, _DECIMAL) or text
+
+
+def _is_reused(whole: str, decimals: str, digits: int, *, binary: bool, exponent: int) -> bool:
+    """Return whether Kubernetes takes a text for canonical, by a quick test of its digits."""
+    number = whole + decimals
+    if binary:
+        return not decimals and _binary_precision(whole, exponent) >= 0 and bool(int(whole) & 7)
+    is_short = _SAFE_DIGITS - len(number) >= 0 and exponent - len(decimals) >= -digits
+    return is_short and not (exponent - len(decimals)) % 3 and not number.endswith("000") and number[0] != "0"
+
+
+def _scaled(number: int, power: int, factor: int, step: int, units: Mapping[str, int]) -> str:
+    """Return a number with the suffix of its largest whole unit, "" if it has none."""
+    number, power = _without_factors(number, power, factor, step)
+    suffix = next((suffix for suffix, exponent in units.items() if exponent == power), None)
+    return "" if suffix is None and power else f"{number}{suffix or ''}"
+
+
+def _without_factors(number: int, power: int, factor: int, step: int) -> tuple[int, int]:
+    while not number % factor:
+        number, power = number // factor, power + step
+    return number, power
+
+
+def _binary_precision(digits: str, exponent: int) -> int:
+    """Return Kubernetes' estimate of the free digits of a binary quantity; it decides which have an integer form."""
+    return 15 - len(digits) - int(exponent * 3 / 10) - 1
+
+
 def _canonical(value: Fraction) -> str:
     if value.denominator == 1:
         return str(value.numerator)
@@ -154,8 +212,7 @@ def _magnitude(text: str, digits: str, decimals: str, *, binary: bool, exponent:
     """The value without its sign, and its scale; mirrors the fast and the slow path of `resource.ParseQuantity`."""
     scale = 0
     if binary:
-        # The estimate of decimal digits is Kubernetes' own; it decides which numbers have an integer form.
-        precision = 15 - len(digits) - int(exponent * 3 / 10) - 1 if not decimals else -1
+        precision = _binary_precision(digits, exponent) if not decimals else -1
     else:
         scale = exponent
         precision = _SAFE_DIGITS - len(digits) - len(decimals)

@@ -200,8 +200,11 @@ def _budget_lines(status: FleetStatus, now: str, width: int) -> list[str]:
     for policy in status.policies:
         for budget in policy.budgets:
             label = (f"{policy.namespace}/{policy.name}", budget.name)
-            end = (f"{budget.limit} {budget.unit}/{budget.per}", age(now, budget.resets_at or ""))
-            uses = [(use.caller or "all", str(use.used), use.gateway) for use in budget.use[:_MOST_CALLERS]]
+            limit = f"{budget.amount} {budget.currency}" if budget.amount else f"{budget.limit} {budget.unit}"
+            end = (f"{limit}/{budget.per}", age(now, budget.resets_at or ""))
+            uses = [
+                (use.caller or "all", use.spent or str(use.used), use.gateway) for use in budget.use[:_MOST_CALLERS]
+            ]
             for caller, used, gateway in uses or [("-", "-", "-")]:
                 rows.append(((*label, caller, used, *end, *([gateway] if several else [])), []))
             if omitted := len(budget.use) - len(uses) + (budget.more_callers or 0):

@@ -14,6 +14,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.outage import Outage, outages
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import Options as Composing
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import model_replica
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.claim import with_claim_names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import SYSTEM_NAMESPACE
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.control import system_namespace
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.endpoint import http_url
@@ -41,6 +42,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.fle
     nothing_earlier,
     written,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.model_prices import check_budgets
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.model_traffic import (
     ModelTraffic,
     model_traffic,
@@ -59,6 +61,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.pricing impo
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import adapters
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.binding import bind
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.image_needs import driver_warnings
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.memory import memory_shortages
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
     Cluster,
@@ -195,6 +198,7 @@ class Plan:
             *map(str, self.schedule.may_strand),
             *map(str, self.unbound),
             *map(str, memory_shortages(self.deployments, self.clusters, self.schedule.placements)),
+            *map(str, driver_warnings(self.deployments, self.clusters, self.schedule.placements)),
             *(str(problem) for staged in self.caches for problem in staged.warnings),
             *self.models.warnings,
             *rollout.warnings(self.context, self.rollouts),
@@ -403,6 +407,7 @@ def _with_surge(context: Context, deployments: Sequence[Deployment], existing: S
 
 def _inputs(context: Context, platforms: Mapping[str, Platform]) -> tuple[list[Deployment], list[Cluster]]:
     try:
+        check_budgets(context)
         return scheduler_inputs(context, platforms)
     except PricingError as error:
         raise PlanError(str(error)) from error
@@ -557,10 +562,13 @@ def _manual(volumes: Volumes, capacity: Iterable[Cluster]) -> dict[Key, api.Mode
 def _mounting(key: Key, replica: api.ModelReplica, volumes: Volumes) -> api.ModelReplica:
     """Return a hand-written ModelReplica with the volume to mount, unless it names one or its manifest has errors."""
     reference = replica.spec.model_cache_ref
-    if Ref("ModelReplica", *key) in volumes.context.fleet.held or (reference and reference.volume):
+    if Ref("ModelReplica", *key) in volumes.context.fleet.held:
         return replica
     existing = volumes.context.fleet.manual_before.get(key)
     stays = existing is not None and existing.spec.cluster_name == replica.spec.cluster_name
+    replica = with_claim_names(replica, existing if stays else None)
+    if reference and reference.volume:
+        return replica
     return mounts.remount(volumes, replica, existing if stays else None)
 
 
@@ -573,6 +581,7 @@ def _replica(placement: Placement, volumes: Volumes, mended: Mended) -> api.Mode
     served = volumes.context.served_name(deployment)
     desired = model_replica(deployment, placement.cluster, placement.index, placement.engines, served)
     avoided = mended.avoided.get((placement.namespace, placement.deployment)) if placement.state == "new" else None
+    desired = with_claim_names(desired, existing)
     desired = unbound.marked(volumes.context, desired, existing, avoided or frozenset())
     return mounts.remount(volumes, desired, existing, stays=placement.state == "kept")
 

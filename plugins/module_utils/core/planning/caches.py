@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.volume_sizes import of_class
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cache import (
     SecretCopy,
     artifact,
@@ -141,6 +142,7 @@ class _Stage:
         self._token_missing = _token_missing(self._context, cache, self._copy)
         self._smaller: dict[int, list[str]] = {}
         self._moved: dict[str, list[str]] = {}
+        self._larger: dict[tuple[int, str], list[str]] = {}
 
     def on(self, clusters: Mapping[str, api.InferenceCluster]) -> Staged:
         phases: list[Phase] = []
@@ -191,6 +193,7 @@ class _Stage:
         if actual.storage_class and actual.storage_class != kind:
             self._moved.setdefault(actual.storage_class, []).append(cluster)
             notes.append(f"the volume stays in StorageClass {actual.storage_class}")
+        self._note_least_size(cluster, actual, actual.storage_class or kind)
         phase = Phase(
             cluster, progress.phase, progress.artifact, joined(self._lacks(progress), progress.message, *notes)
         )
@@ -206,6 +209,14 @@ class _Stage:
             least_gib=actual.size_gib,
         )
         return phase, objects
+
+    def _note_least_size(self, cluster: str, actual: Claim, storage_class: str) -> None:
+        """Note that the volume on a cluster is larger than the claim: as observed, else by its StorageClass."""
+        least = of_class(storage_class)
+        size = actual.volume_gib or (least.gib if least else 0)
+        if size > max(self._desired_gib, actual.size_gib):
+            storage = f"StorageClass {storage_class}{f', {least.storage}' if least else ''}"
+            self._larger.setdefault((size, storage), []).append(cluster)
 
     def _lacks(self, progress: CachePhase) -> str:
         """Return that the token of a download does not exist, "" if it exists or is not needed."""
@@ -234,6 +245,16 @@ class _Stage:
                 path="spec.huggingFace.sizeGiB",
                 value=str(self._desired_gib),
                 hint=f"Set it to {size} or more; for a smaller volume create another ModelCache and refer to that",
+                severity="warning",
+                ref=self._cache.ref,
+            )
+        for (size, storage), places in sorted(self._larger.items()):
+            yield Problem(
+                f"the volume on {listed(places)} has {size} GiB, because its storage creates no smaller one, and costs "
+                f"as much ({storage})",
+                path="spec.huggingFace.sizeGiB",
+                value=str(self._desired_gib),
+                hint="Put weights that are used together into one repository, or use storage with smaller volumes",
                 severity="warning",
                 ref=self._cache.ref,
             )

@@ -22,7 +22,7 @@ def key_warnings(context: Context, keys: Sequence[Keys]) -> Iterator[str]:
     """Yield gateways that no caller has a key for, and callers of policies that have none."""
     known = {gateway.name: _callers(secrets) for gateway, secrets in keys}
     for gateway, _secrets in keys:
-        if not known[gateway.name]:
+        if not known[gateway.name] and gateway.spec.auth and gateway.spec.auth.api_key:
             yield _without_keys(context, gateway)
     for __, policy in sorted(context.fleet.policies.items()):
         services = context.selection.services(policy)
@@ -52,7 +52,8 @@ def _callers(secrets: Iterable[KeySecret]) -> frozenset[str]:
 
 
 def _without_keys(context: Context, gateway: api.InferenceGateway) -> str:
-    asked = _pairs(gateway.spec.auth.api_key.secret_selector.match_labels if gateway.spec.auth else {})
+    keys = gateway.spec.auth.api_key if gateway.spec.auth else None
+    asked = _pairs(keys.secret_selector.match_labels if keys else {})
     observed = context.observed.secret_labels.items() if context.observed else ()
     others = [
         f"{name} ({_pairs(labels)})" for (place, name), labels in sorted(observed) if place == names.SYSTEM_NAMESPACE

@@ -81,9 +81,23 @@ class Context:
         selecting = [policy for policy in self.fleet.policies.values() if policy.spec.caller_selector]
         refs = dict.fromkeys(service.ref for policy in selecting for service in self.selection.services(policy))
         return {
-            ref: [value for place, value in self.earlier(ref) if place and identity(value)[1] == "SecurityPolicy"]
+            ref: [value for __, value in self.earlier_routing(ref) if identity(value)[1] == "SecurityPolicy"]
             for ref in refs
         }
+
+    def earlier_routing(self, service: Ref) -> Sequence[tuple[str, Object]]:
+        """Return the routes and SecurityPolicies that earlier runs composed for a ModelService, each with its workload
+        cluster. Each service is read once."""
+        if service not in self._earlier_routing:
+            kinds = ("SecurityPolicy", "AIGatewayRoute")
+            self._earlier_routing[service] = [
+                (place, value) for place, value in self.earlier(service) if place and identity(value)[1] in kinds
+            ]
+        return self._earlier_routing[service]
+
+    @cached_property
+    def _earlier_routing(self) -> dict[Ref, Sequence[tuple[str, Object]]]:
+        return {}
 
     def served_name(self, deployment: api.ModelDeployment) -> str:
         """Return the name under which gateways in mode Model ask the engines of a deployment for their model; "" when

@@ -62,6 +62,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.mode
     ConfigurationSize,
     configuration_size,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.slots import settled
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.service import resolve
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.callers import (
     Keys,
@@ -77,6 +78,10 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.lea
     ending_routes,
     known_certificate,
     leaving_gateways,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.model_prices import (
+    service_prices,
+    unpriced_entries,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.traffic import missing_credential
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
@@ -149,7 +154,10 @@ def model_traffic(
     for cluster, gateway in serving.items():
         found = [_routed(context, service, gateway, index, cluster_gateways) for service in _services(context, gateway)]
         cluster_gateway = _cluster_gateway(context, cluster, platforms[cluster])
-        served[cluster], refused_budgets, overflows = _with_overflow(context, found, cluster_gateway)
+        found, refused_budgets, overflows = _with_overflow(context, found, cluster_gateway)
+        served[cluster] = (
+            [_with_slots(context, cluster, each) for each in found] if context.declared(cluster) else found
+        )
         refusals += refused_budgets
         overflowing += [cluster] if overflows else []
     leaving = tuple(leaving_gateways(context, serving, {name: _routes(routes) for name, routes in served.items()}))
@@ -190,6 +198,7 @@ def model_traffic(
             *_without_room(routed),
             *_foreign_policies(context, served),
             *_named_callers(routed),
+            *unpriced_entries(context),
             *_opened(context, served),
             *_divided_budgets(known, served),
             *_too_many_rules(known, served),
@@ -319,7 +328,8 @@ def _routed(
     if left:
         problems.update(dict.fromkeys(left, NO_ROOM))
         resolution = resolve(service, index, lambda endpoint: endpoint.name not in problems, failover=True)
-    route = Route(service, gateway, resolution, cluster_gateways, names_callers)
+    prices = service_prices(context, service) if gateway.spec.auth else None
+    route = Route(service, gateway, resolution, cluster_gateways, names_callers, prices=prices)
     return RoutedModel(route, problems, route_objects(route))
 
 
@@ -346,6 +356,16 @@ def _with_overflow(
         found.append(replace(each, route=route, objects=objects))
         refusals += overflow.refusals(route, in_namespace, cluster_gateway, policies if route.gateway.spec.auth else ())
     return found, refusals, any(budgets.values())
+
+
+def _with_slots(context: Context, cluster: str, routed: RoutedModel) -> RoutedModel:
+    """Return a service whose endpoints keep the slots that they have in the files of a previous build.
+
+    Only runs that apply objects themselves can change the weights of a route in stages."""
+    earlier = context.earlier_routing(routed.route.service.ref)
+    previous = {identity(value): value for place, value in earlier if place == cluster}
+    objects = tuple(settled(value, previous.get(identity(value))) for value in routed.objects)
+    return replace(routed, objects=objects)
 
 
 def _policies(context: Context) -> dict[str, list[api.CallerPolicy]]:
@@ -385,7 +405,7 @@ def _rights(
                 found.append(Rights(policy, (), frozenset(service.name for service in services)))
             else:
                 known = _remembered(context, policy) if secrets is None else secrets
-                found.append(rights(policy, known, services))
+                found.append(rights(policy, known, services, gateway.spec.auth.jwt))
         yield namespace, NamespaceRights(found)
 
 
@@ -394,6 +414,8 @@ def _key_secrets(context: Context, gateway: api.InferenceGateway) -> list[KeySec
     asks for no keys."""
     if gateway.spec.auth is None:
         return None
+    if gateway.spec.auth.api_key is None:
+        return []
     if context.observed is None or context.observed.unreachable or context.observed.unread:
         return None
     selector = gateway.spec.auth.api_key.secret_selector
@@ -446,7 +468,7 @@ def _copies(gateway: api.InferenceGateway, served: Iterable[RoutedModel]) -> Ite
     for name in certificate_secrets(gateway):
         for key in ("tls.crt", "tls.key"):
             yield SecretCopy(system, name, key, system, name, key, type=constants.TLS_SECRET, owner=owner)
-    if gateway.spec.auth:
+    if gateway.spec.auth and gateway.spec.auth.api_key:
         labels = _sorted(gateway.spec.auth.api_key.secret_selector.match_labels)
         yield SecretCopy(system, "", "", system, CALLERS_SECRET, "", labels=labels, owner=owner)
     for each in served:

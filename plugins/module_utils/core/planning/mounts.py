@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_replica import (
@@ -37,27 +38,39 @@ def remount(
     if cache is None:
         return _with(desired, before) if existing else desired
     volume = volumes.desired(cache, cluster)
+    read_only = True if reference.read_only is None else reference.read_only
     if existing is None:
-        return _with(desired, _mount(cache, volume))
+        return _with(desired, _mount(cache, volume, read_only=read_only))
     if before and _same(before, cache.name, volume):
         older = previous(existing)
         used = older and (volumes.in_use(older, cluster) or _known(is_rolled_out, volumes, existing) is False)
-        return _with(desired, _mount(cache, volume, before.previous if used else None))
+        if reference.read_only is None and _templates(desired) == _templates(existing):
+            # Nothing else restarts its pods.
+            read_only = bool(before.read_only)
+        return _with(desired, _mount(cache, volume, before.previous if used else None, read_only=read_only))
     observed = stays and not volumes.context.declared(cluster)
     if observed and volumes.phase(cache, cluster).phase != "Ready":
         return _with(desired, before) if _known(serves, volumes, existing) is False else existing
     left = (
         api.construct(PreviousVolume, name=before.name, volume=before.volume) if before and current(existing) else None
     )
-    return _with(desired, _mount(cache, volume, left))
+    return _with(desired, _mount(cache, volume, left, read_only=read_only))
 
 
-def _mount(cache: api.ModelCache, volume: str, left: PreviousVolume | None = None) -> MountedCache:
-    """Return the reference to a volume of a cache. The default layout is omitted, as in earlier versions."""
+def _mount(
+    cache: api.ModelCache, volume: str, left: PreviousVolume | None = None, *, read_only: bool = False
+) -> MountedCache:
+    """Return the reference to a volume of a cache. Defaults are omitted, as in earlier versions."""
     layout = cache.spec.hugging_face.layout if cache.spec.hugging_face else FOLDER
-    if layout == FOLDER:
-        return api.construct(MountedCache, name=cache.name, volume=volume or None, previous=left)
-    return api.construct(MountedCache, name=cache.name, layout=layout, volume=volume or None, previous=left)
+    more: dict[str, Any] = {} if layout == FOLDER else {"layout": layout}
+    if read_only:
+        more["read_only"] = True
+    return api.construct(MountedCache, name=cache.name, volume=volume or None, previous=left, **more)
+
+
+def _templates(replica: api.ModelReplica) -> list[Any]:
+    """Return the pod templates of a replica: its pods restart if they differ."""
+    return [api.wire(member.template) for engine in replica.spec.engines for member in engine.members]
 
 
 def _same(reference: MountedCache, name: str, volume: str) -> bool:

@@ -32,6 +32,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.rol
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.traffic import (
     missing_credential,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.pricing import budget_unit
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import adapters
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Pending, Placement
@@ -310,7 +311,7 @@ def _policies(plan: Plan) -> Iterator[_Status]:
         services = plan.context.selection.services(policy)
         gateways = {gateway.name: gateway for service in services for gateway in asking.get(service.ref, ())}
         budgets = [_at_gateway(plan, policy, gateway) for __, gateway in sorted(gateways.items())]
-        yield _Subject.of(policy), caller_policy(policy, budgets)
+        yield _Subject.of(policy), caller_policy(policy, budgets, budget_unit(plan.context.catalogue))
 
 
 def _at_gateway(plan: Plan, policy: api.CallerPolicy, gateway: api.InferenceGateway) -> GatewayBudgets:

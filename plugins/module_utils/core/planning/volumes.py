@@ -43,11 +43,13 @@ _MOUNTING = ("Pod", "Deployment", "ReplicaSet", "StatefulSet", "LeaderWorkerSet"
 
 @dataclass(frozen=True)
 class Claim:
-    """Known fields of an existing claim: "" and 0 for unknown ones."""
+    """Known fields of an existing claim: "" and 0 for unknown ones. `size_gib` is the requested size, `volume_gib` that
+    of the volume that the claim got."""
 
     artifact: str = ""
     storage_class: str = ""
     size_gib: int = 0
+    volume_gib: int = 0
 
 
 @dataclass(frozen=True)
@@ -195,16 +197,20 @@ def _chosen(cache: api.ModelCache, key: Key, known: Mapping[str, Claim]) -> str:
 
 def _merged(known: Claim, claim: Object) -> Claim:
     """Return the known fields of a claim, updated from an object: its fields win, the larger size is kept."""
-    requested = text(claim, "spec", "resources", "requests", "storage")
-    try:
-        size = ceil(Quantity.parse(requested).value / _GIBIBYTE) if requested else 0
-    except QuantityError:
-        size = 0
     return Claim(
         text(claim, "metadata", "annotations", ARTIFACT_ANNOTATION) or known.artifact,
         text(claim, "spec", "storageClassName") or known.storage_class,
-        max(size, known.size_gib),
+        max(_gib(text(claim, "spec", "resources", "requests", "storage")), known.size_gib),
+        max(_gib(text(claim, "status", "capacity", "storage")), known.volume_gib),
     )
+
+
+def _gib(size: str) -> int:
+    """Return a quantity in GiB, rounded up; 0 without one."""
+    try:
+        return ceil(Quantity.parse(size).value / _GIBIBYTE) if size else 0
+    except QuantityError:
+        return 0
 
 
 def _claim_names(value: Any) -> Iterator[str]:

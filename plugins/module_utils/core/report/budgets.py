@@ -109,7 +109,9 @@ def _lines(row: _Row) -> Iterator[Markup]:
     resets, more = budget.get("resetsAt"), budget.get("moreCallers")
     ends = el("div", "until ", moment(resets), class_="m") if resets else NOTHING
     name = join([code(row.policy), " ", code(budget["name"]), ends])
-    limit = f"{budget['limit']:,} {budget['unit']} per {budget['per']}"
+    counted = f"{budget['limit']:,} {budget['unit']}"
+    amount = f"{budget['amount']} {budget['currency']}" if budget.get("amount") else counted
+    limit = f"{amount} per {budget['per']}"
     none = (
         (el("td", "-"), el("td", _WORDS[row.level]))
         if row.level == _Level.UNKNOWN
@@ -131,7 +133,13 @@ def _cells(use: Mapping[str, Any], limit: int) -> tuple[Markup, Markup]:
     word = _WORDS.get(_level(used, limit))
     return (
         el("td", who, el("div", "at ", code(use["gateway"]), class_="m")),
-        el("td", f"{used:,}", gauge(used, limit), badge(word, "warn") if word else NOTHING, class_="n"),
+        el(
+            "td",
+            use.get("spent") or f"{used:,}",
+            gauge(used, limit),
+            badge(word, "warn") if word else NOTHING,
+            class_="n",
+        ),
     )
 
 

@@ -19,6 +19,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.pricing import PriceBook, purchase_option
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fabric import FABRIC_DRIVER, fabrics_of
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.image_needs import image_need
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.memory import engine_memory
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
     Cluster,
@@ -186,11 +187,18 @@ def _engine(engine: Any, model: ServedModel | None) -> Engine:
 
 def _member(member: Any, memory: MemoryNeed | None) -> Member:
     requests = member.node_selector.devices if member.node_selector else ()
+    image = image_need(member.template.spec.containers[0].image)
     return Member(
         role=member.role,
         pods=member.worker.nodes if member.worker else 1,
         requests=tuple(
-            Request(request.name, request.count, tuple(entry.cel for entry in request.selectors if entry.cel), memory)
+            Request(
+                request.name,
+                request.count,
+                tuple(entry.cel for entry in request.selectors if entry.cel),
+                memory,
+                image,
+            )
             for request in requests
         ),
         constraints=tuple(
@@ -224,7 +232,10 @@ def cluster(
         not_ready = "is not Ready"
     unknown = ""
     if status and status.gpu_pools is not None:
-        pools = tuple(_published_pool(pool, catalogue) for pool in status.gpu_pools)
+        known = {pool.name: classes.get(pool.class_name) for pool in resource.spec.node_pools or ()}
+        pools = tuple(
+            _published_pool(pool, catalogue, architecture(resource, known.get(pool.name))) for pool in status.gpu_pools
+        )
     else:
         unknown = _unknown(resource, classes, catalogue)
         pools = tuple(
@@ -234,7 +245,7 @@ def cluster(
         )
     return Cluster(
         name=resource.name,
-        pools=_priced(pools, resource, prices),
+        pools=_with_drivers(_priced(pools, resource, prices), resource),
         labels=dict(resource.labels),
         taints=tuple(Taint(taint.key, taint.effect, taint.value or "") for taint in resource.spec.taints or ()),
         gateway_address=address,
@@ -258,9 +269,31 @@ def _priced(pools: tuple[Pool, ...], resource: api.InferenceCluster, prices: Pri
     return tuple(map(priced, pools))
 
 
-def _published_pool(pool: Any, catalogue: DeviceCatalogue) -> Pool:
-    """A pool of `status.gpuPools`, as it stands: its fabric counts, whether a device publishes it too or not."""
-    devices = catalogue.devices([api.wire(device) for device in pool.devices or ()])
+def _with_drivers(pools: tuple[Pool, ...], resource: api.InferenceCluster) -> tuple[Pool, ...]:
+    """Return pools with the reasons why their GPU drivers may be old."""
+    cloud = registry.BY_SOURCE.get(resource.spec.cluster.source)
+    old = {pool.name: cloud.old_driver(pool) for pool in resource.spec.node_pools or ()} if cloud else {}
+    return tuple(replace(pool, old_driver=old[pool.name]) if old.get(pool.name) else pool for pool in pools)
+
+
+def architecture(resource: api.InferenceCluster, inference_class: api.InferenceClass | None) -> str:
+    """Return the architecture of the nodes of a class on a cluster, as kubernetes.io/arch has it; empty if unknown."""
+    provisioning = inference_class.spec.provisioning if inference_class else None
+    source = resource.spec.cluster.source
+    cloud = registry.BY_SOURCE.get(source) or registry.BY_SOURCE.get(provisioning.provider if provisioning else "")
+    block = getattr(provisioning, cloud.name) if cloud and provisioning else None
+    return cloud.architecture(cloud.machine(block)) if cloud and block else ""
+
+
+def _of_architecture(devices: list[dict[str, Any]], known: str) -> list[dict[str, Any]]:
+    """Return devices (wire form) with the architecture of their node."""
+    return [{**device, "architecture": known} for device in devices] if known else devices
+
+
+def _published_pool(pool: Any, catalogue: DeviceCatalogue, known: str) -> Pool:
+    """A pool of `status.gpuPools`, as it stands: its fabric counts, whether a device publishes it too or not. `known`:
+    the architecture of its nodes."""
+    devices = catalogue.devices(_of_architecture([api.wire(device) for device in pool.devices or ()], known))
     fabrics = catalogue.fabrics(devices)
     named = fabric_of(pool)
     if named and named[1] and Fabric(*named) not in fabrics:
@@ -274,7 +307,8 @@ def _declared_pool(
     """A pool of `spec.nodePools`, with its fabric among the devices of its class."""
     wire = [api.wire(device) for device in inference_class.spec.devices]
     fabric = fabric_device(pool, (device["name"] for device in wire))
-    devices = catalogue.devices([*wire, fabric] if fabric else wire)
+    known = architecture(resource, inference_class)
+    devices = catalogue.devices(_of_architecture([*wire, fabric] if fabric else wire, known))
     return Pool(pool.name, capacity(resource, pool), devices, catalogue.fabrics(devices))
 
 

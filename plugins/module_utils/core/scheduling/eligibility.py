@@ -14,6 +14,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.limi
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.distribution import meets
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fitting import EngineFit, FleetCapacity
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.gang_pools import Option, is_gang
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.image_needs import image_refusal
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.layout import Layout
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.matching import Matcher, published
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.memory import (
@@ -278,7 +279,7 @@ class Explainer:
         for passed, text in enumerate(request.selectors):
             if not evaluations.matches(text, device):
                 return passed, evaluations.explain(text, device) or f"no match in `{text}`"
-        reason = weights_refusal(request.memory, device)
+        reason = image_refusal(request.image, device) or weights_refusal(request.memory, device)
         if reason:
             return len(request.selectors), reason
         return len(request.selectors) + 1, UNSURE_CLASS.format(device.device_class_name)

@@ -25,6 +25,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.sele
     Verdict,
     compile_selector,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.image_needs import image_refusal
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.memory import holding
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
     Constraint,
@@ -154,7 +155,7 @@ class Matcher:
             matching = []
             failing = []
             for position, device in enumerate(devices):
-                if device.invalid:
+                if device.invalid or image_refusal(request.image, device):
                     continue
                 verdict = self._first_false(request, device)
                 if verdict is None:

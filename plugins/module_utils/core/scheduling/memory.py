@@ -18,16 +18,12 @@ from math import ceil
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_deployment import ServedModel
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.engine_flags import (
-    CommandLine,
-    MemoryUse,
-    memory_use,
-)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
     Cluster,
     Deployment,
     Engine,
+    ImageNeed,
     Member,
     MemoryNeed,
     PlacedMember,
@@ -35,6 +31,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
     Pool,
     Refusal,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.servers.command_line import CommandLine
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.servers.flags import MemoryUse, memory_use
 
 _BYTES: Mapping[str, Fraction] = {
     "float32": Fraction(4),
@@ -150,11 +148,12 @@ def gib(size: int) -> str:
     return f"{size / 2**30:,.2f} GiB"
 
 
-def without_memory(member: Member) -> Member:
-    """Return a member as one that runs: it stays where it is whatever is said of the memory it needs."""
-    if not any(request.memory for request in member.requests):
+def as_resident(member: Member) -> Member:
+    """Return a member as one that runs: it stays where it is whatever is said of its memory and its image."""
+    if not any(request.memory or request.image.architecture for request in member.requests):
         return member
-    return replace(member, requests=tuple(replace(request, memory=None) for request in member.requests))
+    requests = tuple(replace(request, memory=None, image=ImageNeed()) for request in member.requests)
+    return replace(member, requests=requests)
 
 
 def memory_shortages(

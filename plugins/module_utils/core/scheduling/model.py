@@ -97,7 +97,7 @@ class Pool:
     `unavailable`: for each node with devices that are free but unavailable for new pods, the number of these devices by
     position in `devices`. `arriving`: number of nodes that an autoscaler or a cloud might still add or start.
     `missing`: number of nodes that the manifest declares and that do not exist, if nothing adds them. `shortfall`:
-    reason why the pool offers less than its manifest declares.
+    reason why the pool offers less than its manifest declares. `old_driver`: why its GPU driver may be old.
     """
 
     name: str
@@ -110,6 +110,7 @@ class Pool:
     arriving: int = 0
     missing: int = 0
     shortfall: str = ""
+    old_driver: str = ""
 
     @cached_property
     def closed_nodes(self) -> int:
@@ -183,14 +184,27 @@ class MemoryNeed:
 
 
 @dataclass(frozen=True)
+class ImageNeed:
+    """Requirements on nodes that the reference to an image reveals.
+
+    `architecture`: the only one that it has, as kubernetes.io/arch has it. `cuda`: the major version of its CUDA. Empty
+    and 0 if the reference does not say.
+    """
+
+    architecture: str = ""
+    cuda: int = 0
+
+
+@dataclass(frozen=True)
 class Request:
     """Devices that one pod needs from its node: `count` of one kind that satisfies all `selectors` (CEL), and on which
-    the model fits that is put into their `memory`."""
+    the model fits that is put into their `memory`. `image`: what the pod's image needs of the node."""
 
     name: str
     count: int = 1
     selectors: tuple[str, ...] = ()
     memory: MemoryNeed | None = None
+    image: ImageNeed = ImageNeed()
 
 
 @dataclass(frozen=True)

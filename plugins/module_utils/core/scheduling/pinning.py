@@ -17,7 +17,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
     device_requests,
     kinds_of,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.memory import without_memory
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.memory import as_resident
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
     Cluster,
     Engine,
@@ -111,7 +111,7 @@ def _parts(
 ) -> tuple[Part, ...]:
     """Return how a member's requests resolve, alike on all its pools; empty when they do not. What it claims already is
     the first choice."""
-    resident = without_memory(member)
+    resident = as_resident(member)
     found = [capacity.matcher.resolve(resident, view(pool), running=True) for pool, __ in shares]
     claimed = [(entry["name"], entry["deviceClassName"]) for entry in observed.device_requests]
     ranked = sorted(found[0], key=lambda option: _claims(member, option) != claimed)

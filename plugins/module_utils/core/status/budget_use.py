@@ -158,9 +158,16 @@ def _headers(rule: Object, position: int, callers: Sequence[str]) -> Iterator[tu
     if not any(distinct):
         yield EVERY_CALLER, tuple((key, key) for key in keys)
         return
-    for entry in (entry for caller in callers for entry in entries_of(caller)):
-        values = (entry if is_distinct else key for key, is_distinct in zip(keys, distinct, strict=True))
-        yield entry, tuple(zip(keys, values, strict=True))
+    is_of_tokens = any(text(header, "name") == constants.SUBJECT_HEADER for header in headers)
+    for entry in (entry for caller in callers for entry in _entries(caller)):
+        if entry.startswith(constants.TOKEN_CALLER) == is_of_tokens:
+            name = entry.removeprefix(constants.TOKEN_CALLER)
+            values = (name if is_distinct else key for key, is_distinct in zip(keys, distinct, strict=True))
+            yield entry, tuple(zip(keys, values, strict=True))
+
+
+def _entries(caller: str) -> Sequence[str]:
+    return [caller] if caller.startswith(constants.TOKEN_CALLER) else entries_of(caller)
 
 
 def batches(questions: Iterable[Question]) -> list[Sequence[Question]]:

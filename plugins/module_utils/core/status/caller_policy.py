@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.caller_policy import (
@@ -14,6 +15,10 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.caller_p
     BudgetStatus,
     BudgetUse,
     CallerPolicyStatus,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.costs import (
+    limit_units,
+    spent,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import ObservedBudget
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import (
@@ -38,10 +43,12 @@ class GatewayBudgets:
     unread: str = ""
 
 
-def caller_policy(policy: api.CallerPolicy, gateways: Sequence[GatewayBudgets]) -> Status[CallerPolicyStatus]:
-    """Return the status of a CallerPolicy."""
+def caller_policy(
+    policy: api.CallerPolicy, gateways: Sequence[GatewayBudgets], unit: Decimal = Decimal(1)
+) -> Status[CallerPolicyStatus]:
+    """Return the status of a CallerPolicy. `unit`: amount that gateways count as 1 for budgets of unit Cost."""
     budgets = policy.spec.budgets or ()
-    found = [_budget(budget, gateways) for budget in budgets]
+    found = [_budget(budget, gateways, unit) for budget in budgets]
     return Status((_known(budgets, gateways),), api.construct(CallerPolicyStatus, budgets=found or None))
 
 
@@ -70,7 +77,7 @@ def _problem(seen: ObservedBudget | None) -> str:
     return seen.problem if seen else "its cluster does not have it yet"
 
 
-def _budget(budget: Budget, gateways: Sequence[GatewayBudgets]) -> BudgetStatus:
+def _budget(budget: Budget, gateways: Sequence[GatewayBudgets], unit: Decimal) -> BudgetStatus:
     """Return the use of a budget, that of all callers together or of those who used most."""
     seen = [(each.gateway, found) for each in gateways if (found := each.budgets.get(budget.name))]
     counted = [(-count, gateway, caller) for gateway, found in seen for caller, count in found.used.items()]
@@ -79,10 +86,18 @@ def _budget(budget: Budget, gateways: Sequence[GatewayBudgets]) -> BudgetStatus:
         BudgetStatus,
         name=budget.name,
         unit=budget.unit,
-        limit=budget.limit,
+        limit=limit_units(budget, unit),
+        amount=budget.amount,
+        currency=budget.currency,
         per=budget.per,
         use=[
-            api.construct(BudgetUse, gateway=gateway, caller=None if caller == EVERY_CALLER else caller, used=-count)
+            api.construct(
+                BudgetUse,
+                gateway=gateway,
+                caller=None if caller == EVERY_CALLER else caller,
+                used=-count,
+                spent=spent(-count, unit) if budget.amount else None,
+            )
             for count, gateway, caller in shown
         ],
         more_callers=len(counted) - len(shown) or None,

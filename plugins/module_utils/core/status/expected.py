@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.engine import ClusterSelector
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.caller_keys import caller_of
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.callers import (
     KeySecret,
     rights,
@@ -104,7 +105,7 @@ def expected(resources: Iterable[Object], key_secrets: Sequence[KeySecret] = ())
         key = (reference.namespace, reference.name)
         secrets[key] = secrets.get(key, frozenset()) | reference.keys
     auths = [each.spec.auth for __, each in sorted(known.model_gateways.items())]
-    selectors = [auth.api_key.secret_selector.match_labels for auth in auths if auth]
+    selectors = [auth.api_key.secret_selector.match_labels for auth in auths if auth and auth.api_key]
     return Expected(clusters, secrets, known.gateway, tuple(selectors))
 
 
@@ -225,8 +226,14 @@ def _callers(
     """Return the callers whose use of budgets a gateway counts, by policy: of one for everyone, all who have a key."""
     if gateway.spec.auth is None:
         return {}
-    selector = gateway.spec.auth.api_key.secret_selector
-    found = [secret for secret in secrets if selector.matches(secret.labels)]
+    keys, tokens = gateway.spec.auth.api_key, gateway.spec.auth.jwt
+    found = [secret for secret in secrets if keys and keys.secret_selector.matches(secret.labels)]
     everyone = sorted({caller_of(entry) for secret in found for entry in secret.callers})
-    allowed = {policy.ref: rights(policy, found).callers for policy in policies if policy.spec.budgets}
-    return {(ref.namespace, ref.name): everyone if callers is None else callers for ref, callers in allowed.items()}
+    allowed = [rights(policy, found, tokens=tokens) for policy in policies if policy.spec.budgets]
+    return {
+        (each.policy.namespace, each.policy.name): [
+            *(everyone if each.callers is None else each.callers),
+            *(f"{constants.TOKEN_CALLER}{subject}" for subject in each.subjects),
+        ]
+        for each in allowed
+    }

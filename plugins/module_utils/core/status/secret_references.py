@@ -179,6 +179,11 @@ def _of_pods(engines: Iterable[_Engine], user: Ref, namespace: str, cluster: str
     for template in (member.template.spec for engine in engines for member in engine.members):
         for secret in template.image_pull_secrets or ():
             yield SecretReference(*location, secret.name, frozenset(), "docker-registry", user, "imagePullSecrets")
+        for volume in template.volumes or ():
+            if volume.secret and not volume.secret.optional:
+                keys = frozenset(item.key for item in volume.secret.items or ())
+                field = f"volume {volume.name}"
+                yield SecretReference(*location, volume.secret.secret_name, keys, "generic", user, field)
         for variable in (variable for container in template.containers for variable in container.env or ()):
             reference = variable.value_from.secret_key_ref if variable.value_from else None
             if reference and not reference.optional:

@@ -16,17 +16,14 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.device i
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.cloud import Fabric
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.registry import CLOUDS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.engine_flags import (
-    TENSOR,
-    CommandLine,
-    Parallelism,
-    parallelism,
-)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.quantity import Quantity, QuantityError
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.semver import Semver, SemverError
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, warning
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fabric import FABRIC_DRIVER
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.servers.command_line import CommandLine
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.servers.flags import Parallelism, parallelism
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.servers.table import SERVERS, TENSOR
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import (
     count,
     entry_path,
@@ -40,7 +37,7 @@ Kind = Literal["gpu", "network", "fabric", ""]
 
 _FABRICS = tuple(fabric for cloud in CLOUDS for fabric in cloud.fabrics)
 # Images of Docker Hub that have the libraries of none of these fabrics.
-_STOCK_IMAGES = ("vllm/vllm-openai", "lmsysorg/sglang")
+_STOCK_IMAGES = tuple(server.released for server in SERVERS.values() if server.released)
 _DOCKER_HUB = ("docker.io/", "index.docker.io/", "registry-1.docker.io/")
 _NETWORK_LABELS = frozenset(("net", "nic", "rdma", "efa", "roce", "sriov"))
 _DOMAIN = re.compile(

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Validation of engines beyond their schema: ports, flags, variables, resources."""
+"""Validation of engines beyond their schema: images, variables, resources, and by other files all the rest."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pod_template import ResourceList
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.shape import fields_of
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants, engine_flags, images
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.engine_flags import CommandLine
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import images
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway import backends
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.quantity import Quantity, QuantityError
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, warning
@@ -21,13 +20,18 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import 
     meant_memory,
     short,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.agreement import (
+    cache_agreement,
+    engines_agreement,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.devices import is_tiny
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.model_gateways import (
     Fleet,
     engine_namespace,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.serving import engine_serving
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.volumes import pod_volumes
 
-_UNKNOWN = 0
 # No container starts with less.
 _LEAST_BYTES = 1024**2
 # Nodes with GPUs have fewer.
@@ -40,16 +44,18 @@ _TEMPLATE = re.compile(r"(?:^|=)\{\{-?\s*[\w.]+\s*-?\}\}$")
 def deployment_engines(deployment: Any, fleet: Fleet) -> Iterator[Problem]:
     """Yield the problems of the engines of a ModelDeployment."""
     yield from engine_namespace(deployment, fleet)
-    yield from _engines(deployment.spec.template.spec.engines, "spec.template.spec")
+    template = deployment.spec.template.spec
+    yield from _engines(template.engines, "spec.template.spec", template.serving)
+    yield from cache_agreement(deployment, fleet)
 
 
 def replica_engines(replica: Any, fleet: Fleet) -> Iterator[Problem]:
     """Yield the problems of the engines of a ModelReplica."""
     yield from engine_namespace(replica, fleet)
-    yield from _engines(replica.spec.engines, "spec")
+    yield from _engines(replica.spec.engines, "spec", replica.spec.serving)
 
 
-def _engines(engines: Sequence[Any], base: str) -> Iterator[Problem]:
+def _engines(engines: Sequence[Any], base: str, serving: Any) -> Iterator[Problem]:
     for engine_index, engine in enumerate(engines):
         for member_index, member in enumerate(engine.members):
             container = member.template.spec.containers[0]
@@ -57,9 +63,9 @@ def _engines(engines: Sequence[Any], base: str) -> Iterator[Problem]:
             yield from _image(container, path)
             yield from _variables(container, path)
             yield from _amounts(container, path)
-            yield from _flags(container, path)
-            if member.role != constants.WORKER:
-                yield from _port(container, engine.phase == constants.DECODE, path)
+            yield from pod_volumes(member.template.spec, path.removesuffix(".containers[0]"))
+        yield from engine_serving(engine, engines, f"{base}.engines[{engine_index}]")
+    yield from engines_agreement(engines, base, serving)
 
 
 def _image(container: Any, path: str) -> Iterator[Problem]:
@@ -125,26 +131,3 @@ def _implausible(resource: str, amount: Quantity, path: str) -> Iterator[Problem
         meant = meant_memory(amount.text)
         hint = f"Add the unit, such as {meant}" if meant else "Add the unit, such as 64Gi"
         yield warning("is less than 1 MiB", path, hint, short(amount.text))
-
-
-def _flags(container: Any, path: str) -> Iterator[Problem]:
-    """Yield values of flags that the inference server of a container does not start with."""
-    for wrong in engine_flags.wrong_values(CommandLine.of(container)):
-        message = f"has a value of {wrong.flag} with which the engine does not start"
-        yield warning(message, f"{path}.{wrong.field}", f"It must be {wrong.must}", short(wrong.value))
-
-
-def _port(container: Any, decode: bool, path: str) -> Iterator[Problem]:
-    """Yield a wrong port of a serving container. An unknown port is not a problem."""
-    line = CommandLine.of(container)
-    port = engine_flags.port(line, _UNKNOWN)
-    if port == _UNKNOWN:
-        return
-    field = "args" if engine_flags.port(line.fields[0], _UNKNOWN) == port else "command"
-    if decode and port == constants.ENGINE_PORT:
-        message = f"a Decode engine cannot listen on port {port}: its sidecar listens there"
-        yield Problem(message, f"{path}.{field}", hint=f"Set --port={constants.DECODE_PORT}, or any other port")
-    elif not decode and port != constants.ENGINE_PORT:
-        message = f"makes the engine listen on port {port}, where it gets no requests"
-        hint = f"Probes and the InferencePool expect port {constants.ENGINE_PORT}: set --port={constants.ENGINE_PORT}"
-        yield warning(message, f"{path}.{field}", hint)

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
@@ -21,12 +20,11 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.meta imp
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_endpoint import OPENAI
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_route import MOST_ENTRIES
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.caller_keys import NEXT_SUFFIX, caller_of, is_key
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants, engine_flags, engine_names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.backend import (
     endpoint_problem,
     model_mode_obstacle,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.engine_names import ServedNames
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.label_index import LabelIndex
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.budgets import (
     AT_GATEWAY,
@@ -62,6 +60,12 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import
     REPLICA_INDEX_LABEL,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, pasted_key, warning
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.servers.command_line import CommandLine
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.servers.names import (
+    SERVED_NAME,
+    ServedNames,
+    served_names,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import (
     capitalized,
     field_path,
@@ -71,9 +75,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import 
     some,
 )
 
-_FLAG, _CONFIG, _VARIABLE = engine_names.SERVED_NAME, "--config", constants.SERVED_NAME_VARIABLE
-# https://docs.vllm.ai/en/stable/cli/serve.html, https://docs.sglang.ai/advanced_features/server_arguments.html
-_KEY_FLAG, _KEY_VARIABLE = re.compile(r"(?:^|\s)--api[-_]key(?=[=\s]|$)"), "VLLM_API_KEY"
+_FLAG, _CONFIG, _VARIABLE = SERVED_NAME, "--config", constants.SERVED_NAME_VARIABLE
 _GATEWAY = "InferenceGateway"
 _SERVICE = "ModelService"
 _POLICY = "CallerPolicy"
@@ -220,10 +222,13 @@ class Fleet(Protocol):
     def of_kind(self, kind: str) -> Iterable[Any]:
         """Return all resources of a kind."""
 
+    def find(self, kind: str, namespace: str, name: str) -> Any:
+        """Return a resource; None without it."""
+
 
 def model_gateway(gateway: Any, fleet: Fleet) -> Iterator[Problem]:
     """Yield what is wrong with a gateway in mode Model, or because of one."""
-    keys = gateway.spec.auth and gateway.spec.auth.api_key.secret_selector
+    keys = gateway.spec.auth and gateway.spec.auth.api_key and gateway.spec.auth.api_key.secret_selector
     yield from _impossible(gateway.spec.service_selector, "spec.serviceSelector")
     yield from _impossible(keys, "spec.auth.apiKey.secretSelector")
     yield from _gateway_twice(gateway, fleet)
@@ -412,6 +417,7 @@ def deployment_served_name(deployment: Any, fleet: Fleet) -> Iterator[Problem]:
                 asked = f"{deployment.namespace}/{deployment.name}"
                 yield from _own_variable(member.template.spec.containers[0], path)
                 yield from _own_key(member.template.spec.containers[0], serving, path)
+                yield from _uncounted_streams(member.template.spec.containers[0], serving, fleet, path)
                 yield from _served_name(member.template.spec.containers[0], asked, serving, path)
 
 
@@ -425,15 +431,15 @@ def _own_variable(container: Any, path: str) -> Iterator[Problem]:
 
 def _own_key(container: Any, serving: Serving, path: str) -> Iterator[Problem]:
     """Yield a key that an engine asks for, as no request through gateways in mode Model has one. It is not repeated."""
-    program = engine_flags.program(engine_flags.CommandLine.of(container))
-    places = [
-        f"{field}[{index}]"
-        for field in ("args", "command")
-        for index, word in _words(container, field)
-        if program and _KEY_FLAG.search(word)
-    ]
+    line = CommandLine.of(container)
+    server = line.server
+    if server is None:
+        return
+    flag = line.find(server.keys)
+    has_key = line.script and any(key in line.script.replace("_", "-") for key in server.keys)
+    places = [line.place(flag)] if flag or has_key else []
     for index, variable in enumerate(container.env or ()):
-        if program == "vllm" and variable.name == _KEY_VARIABLE and (variable.value or variable.value_from):
+        if variable.name == server.key_variable and (variable.value or variable.value_from):
             places.append(f"env[{index}]")
     for place in places:
         message = f"makes the engine ask for a key: InferenceGateway {serving.gateway.name} passes on none, and gets "
@@ -441,9 +447,26 @@ def _own_key(container: Any, serving: Serving, path: str) -> Iterator[Problem]:
         yield warning(f"{message}401 for every request", f"{path}.{place}", hint)
 
 
+def _uncounted_streams(container: Any, serving: Serving, fleet: Fleet, path: str) -> Iterator[Problem]:
+    """Yield an engine that does not report the tokens of streams that are not chats, where a budget counts tokens."""
+    line = CommandLine.of(container)
+    flag = line.server.stream_usage if line.server else ""
+    if not flag or line.script or line.has((flag,)):
+        return
+    policies = fleet.serving.selection.policies(serving.service) if serving.gateway.spec.auth else ()
+    units = {each.name: {budget.unit for budget in each.spec.budgets or ()} for each in policies}
+    # A budget of requests beside bounds what is not counted.
+    counted = [name for name, each in units.items() if each and "Requests" not in each]
+    if counted:
+        message = f"reports no tokens of streams of /v1/completions, so budgets of CallerPolicy {some(counted)} do not "
+        hint = f"Add {flag}, which replaces the pods, or put a budget of requests beside"
+        yield warning(f"{message}count them", f"{path}.{line.place()}", hint)
+
+
 def _served_name(container: Any, asked: str, serving: Serving, path: str) -> Iterator[Problem]:
-    served = engine_names.served_names(container, {_VARIABLE: asked})
-    if served is None:
+    served = served_names(container, {_VARIABLE: asked})
+    # Of a script that is not read, a warning of its own says that names are not checked.
+    if served is None or served.in_script:
         return
     answers = f"InferenceGateway {serving.gateway.name} asks for {asked}, and gets 404 for every request"
     if served.refused:
@@ -535,10 +558,35 @@ def policy_services(policy: CallerPolicy, fleet: Fleet) -> Iterator[Problem]:
     yield from _overflows(policy, services)
     known = fleet.serving.budgets(policy.namespace)
     yield from _crowded(policy, known)
-    divided = divided_budgets(rights(policy, (), services), known.rights, {service.name for service in services})
+    yield from _tokens(policy, services, serving.values(), known.rights)
+    tokens = next((each.spec.auth.jwt for each in serving.values() if each.spec.auth and each.spec.auth.jwt), None)
+    named = rights(policy, (), services, tokens)
+    divided = divided_budgets(named, known.rights, {service.name for service in services})
     for index, budget in enumerate(policy.spec.budgets or ()):
         if budget in divided:
             yield warning(DIVIDED, f"spec.budgets[{index}].scope", capitalized(UNDIVIDED), budget.scope)
+
+
+def _tokens(
+    policy: CallerPolicy,
+    services: Sequence[ModelService],
+    serving: Iterable[InferenceGateway],
+    known: NamespaceRights,
+) -> Iterator[Problem]:
+    """Yield clients with tokens that gateways do not know, and budgets of groups that would count others."""
+    accepted = {each.name: each.spec.auth.jwt for each in serving if each.spec.auth}
+    for field, needed in (("subjects", "jwt"), ("groups", "jwt.groupsClaim")):
+        missing = [
+            name for name, jwt in sorted(accepted.items()) if not (jwt and (field == "subjects" or jwt.groups_claim))
+        ]
+        if getattr(policy.spec, field) and missing:
+            message = f"has no effect at InferenceGateway {some(missing)}, which has no spec.auth.{needed}"
+            yield warning(message, f"spec.{field}", f"Add auth.{needed} to it, or remove {field}")
+    if policy.spec.groups and policy.spec.budgets and known.are_shared(service.name for service in services):
+        others = {each.policy.name for service in services for each in known.to(service.name)} - {policy.name}
+        message = f"would count callers of CallerPolicy {listed(sorted(others))} too: gateways count by headers"
+        hint = "Give members of groups services of their own, or name them in subjects"
+        yield Problem(f"{message}, and groups are in none", "spec.budgets", hint=hint)
 
 
 def _selects_nothing(policy: CallerPolicy, fleet: Fleet, place: str) -> Problem:
@@ -617,11 +665,12 @@ def _spent_with_others(budgets: Sequence[Budget]) -> Iterator[Problem]:
     for index, budget in enumerate(budgets):
         for position, other in enumerate(budgets):
             is_alike = _alike(budget) == _alike(other) and _WINDOWS.index(budget.per) <= _WINDOWS.index(other.per)
-            is_same = (budget.limit, budget.per) == (other.limit, other.per)
-            if is_alike and other.limit <= budget.limit and (position < index if is_same else position != index):
-                message = f"is never spent before budget {other.name}, which has {other.limit} for each {other.per}"
+            is_same = (budget.quantity, budget.per) == (other.quantity, other.per)
+            if is_alike and other.quantity <= budget.quantity and (position < index if is_same else position != index):
+                message = f"is never spent before budget {other.name}, which has {other.quantity} for each {other.per}"
                 hint = "Lower it, or raise the other one, or remove one of them"
-                yield warning(message, f"spec.budgets[{index}].limit", hint, str(budget.limit))
+                field = "amount" if budget.amount else "limit"
+                yield warning(message, f"spec.budgets[{index}].{field}", hint, str(budget.quantity))
                 break
 
 

@@ -31,7 +31,6 @@ const (
 	// Envoy Gateway would end requests after 15 seconds.
 	requestTimeout = "60s"
 	gatewayGroup   = "gateway.envoyproxy.io"
-	keptFor        = time.Minute
 )
 
 var (
@@ -67,7 +66,7 @@ type routeSpec struct {
 		Timeouts          object
 		StreamIdleTimeout string
 	}
-	LLMRequestCosts []struct{ MetadataKey, Type string } `json:"llmRequestCosts"`
+	LLMRequestCosts []struct{ MetadataKey, Type, CEL string } `json:"llmRequestCosts"`
 }
 
 type backendSpec struct {
@@ -125,7 +124,7 @@ func (c *controller) start() error {
 
 func (c *controller) sync() error {
 	made := &snapshot{
-		rules: map[string]map[string]*backend{}, backends: map[string]*backend{}, routes: map[string]bool{}, idle: map[string]time.Duration{},
+		rules: map[string][]*backend{}, backends: map[string]*backend{}, routes: map[string]bool{}, idle: map[string]time.Duration{},
 	}
 	routes, err := c.listers[aiRoutes].List(labels.Everything())
 	if err != nil {
@@ -143,7 +142,6 @@ func (c *controller) sync() error {
 		}
 		translated[route] = rules
 	}
-	keep(c.state.get(), made, time.Now())
 	// First, so that what Envoy Gateway asks because of the routes below is answered right.
 	c.state.current.Store(made)
 	for route, spec := range translated {
@@ -155,36 +153,19 @@ func (c *controller) sync() error {
 	return nil
 }
 
-// Keep backends that are gone for as long as proxies may ask for them: the original's processor learns of changes from a
-// file, seconds after the routes changed.
-func keep(before, after *snapshot, now time.Time) {
-	for key, each := range before.backends {
-		if _, there := after.backends[key]; there {
-			continue
-		}
-		kept := *each
-		if kept.left.IsZero() {
-			kept.left = now
-		}
-		if now.Sub(kept.left) > keptFor {
-			continue
-		}
-		after.backends[key] = &kept
-		if rule, there := after.rules[kept.rule]; there && rule[kept.target] == nil {
-			rule[kept.target] = &kept
-		}
-	}
-}
-
 // The spec of the HTTPRoute of a route, whose backends are added to the snapshot.
 func (c *controller) translate(route *unstructured.Unstructured, made *snapshot) (object, error) {
 	var spec routeSpec
 	if err := read(route, &spec); err != nil {
 		return nil, err
 	}
-	namespace, costs := route.GetNamespace(), map[string]string{}
-	for _, cost := range spec.LLMRequestCosts {
-		costs[cost.MetadataKey] = cost.Type
+	namespace, costs := route.GetNamespace(), map[string]cost{}
+	for _, each := range spec.LLMRequestCosts {
+		read, err := readCost(each.Type, each.CEL)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", each.MetadataKey, err)
+		}
+		costs[each.MetadataKey] = read
 		made.costs = true
 	}
 	rules := []any{}
@@ -200,7 +181,7 @@ func (c *controller) translate(route *unstructured.Unstructured, made *snapshot)
 			}
 			matches = append(matches, object{"headers": match.Headers, "path": object{"type": "PathPrefix", "value": "/"}})
 		}
-		references, backends := []any{}, map[string]*backend{}
+		references, backends := []any{}, []*backend{}
 		for j, reference := range rule.BackendRefs {
 			found, target, err := c.backend(namespace, reference.Name)
 			if err != nil {
@@ -209,10 +190,9 @@ func (c *controller) translate(route *unstructured.Unstructured, made *snapshot)
 			found.key = fmt.Sprintf("%s/%s/route/%s/rule/%d/ref/%d", namespace, reference.Name, route.GetName(), i, j)
 			found.priority, found.model, found.costs, found.routeModel = reference.Priority, reference.ModelNameOverride, costs, model
 			made.backends[found.key] = found
-			found.rule, found.target = ruleName(namespace, route.GetName(), i), fmt.Sprint(target["name"])
-			backends[found.target] = found
+			backends = append(backends, found)
 			if reference.Weight != nil {
-				target["weight"] = *reference.Weight
+				target["weight"], found.idle = *reference.Weight, *reference.Weight == 0
 			}
 			references = append(references, target)
 		}

@@ -5,6 +5,8 @@ package main
 
 import (
 	"context"
+	"log"
+	"strconv"
 	"strings"
 
 	"github.com/envoyproxy/gateway/proto/extension"
@@ -181,17 +183,28 @@ func processorFilter() *extproc.ExternalProcessor {
 }
 
 // Give the backends of a rule their priorities, and have requests rewritten once Envoy has chosen one of them.
+//
+// As the original does, which matches the endpoints of Envoy Gateway with the route as it is now: by their order among the
+// backends with a weight, also where Envoy Gateway has made them of an earlier version of the route.
 func changeCluster(now *snapshot, each *cluster.Cluster) error {
-	name, _, _ := strings.Cut(each.Name, "/backend/")
+	name, single, _ := strings.Cut(each.Name, "/backend/")
 	backends, found := now.rules[name]
 	if !found || each.LoadAssignment == nil {
 		return nil
 	}
-	for _, locality := range each.LoadAssignment.Endpoints {
-		if chosen := backends[resourceName(locality.Metadata)]; chosen != nil {
-			locality.Priority = chosen.priority
-			mark(locality.LbEndpoints, chosen.key)
+	active := []*backend{}
+	for index, one := range backends {
+		if single == "" && !one.idle || single == strconv.Itoa(index) {
+			active = append(active, one)
 		}
+	}
+	for index, locality := range each.LoadAssignment.Endpoints {
+		if index >= len(active) {
+			log.Printf("%s: endpoints without a backend", each.Name)
+			break
+		}
+		locality.Priority = active[index].priority
+		mark(locality.LbEndpoints, active[index].key)
 	}
 	options := &upstream.HttpProtocolOptions{}
 	if known, found := each.TypedExtensionProtocolOptions[httpOptions]; found {
@@ -221,15 +234,6 @@ func changeCluster(now *snapshot, each *cluster.Cluster) error {
 	}
 	each.TypedExtensionProtocolOptions[httpOptions] = packed(options)
 	return nil
-}
-
-// The name of the object that Envoy Gateway made something of.
-func resourceName(metadata *core.Metadata) string {
-	resources := metadata.GetFilterMetadata()["envoy-gateway"].GetFields()["resources"].GetListValue().GetValues()
-	if len(resources) == 0 {
-		return ""
-	}
-	return resources[0].GetStructValue().GetFields()["name"].GetStringValue()
 }
 
 func mark(endpoints []*endpoint.LbEndpoint, key string) {

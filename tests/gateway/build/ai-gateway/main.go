@@ -7,6 +7,8 @@ package main
 import (
 	"log"
 	"net"
+	"os"
+	"time"
 
 	"github.com/envoyproxy/gateway/proto/extension"
 	extproc "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
@@ -16,6 +18,9 @@ import (
 )
 
 const (
+	// As the original's processor, which looks for changes of a file.
+	readInterval     = 5 * time.Second
+	intervalVariable = "AI_GATEWAY_READ_INTERVAL"
 	extensionAddress = ":1063"
 	processorAddress = ":1064"
 	messageBytes     = 64 << 20
@@ -37,6 +42,13 @@ func main() {
 	if err := controller.start(); err != nil {
 		log.Fatal(err)
 	}
+	interval := readInterval
+	if text, found := os.LookupEnv(intervalVariable); found {
+		if interval, err = time.ParseDuration(text); err != nil {
+			log.Fatal(err)
+		}
+	}
+	state.follow(interval)
 	limits := []grpc.ServerOption{grpc.MaxRecvMsgSize(messageBytes), grpc.MaxSendMsgSize(messageBytes)}
 	extensions := grpc.NewServer(limits...)
 	extension.RegisterEnvoyGatewayExtensionServer(extensions, &extensionServer{state: state})

@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"log"
 	"os"
 	"path"
 	"slices"
@@ -29,7 +30,7 @@ const (
 	anthropicPath   = "/anthropic/v1/messages"
 	attributesOf    = "envoy.filters.http.ext_proc"
 	callerVariable  = "LOG_REQUEST_HEADER_ATTRIBUTES"
-	callerByDefault = "x-modelplane-caller:caller"
+	callerByDefault = "x-modelplane-caller:caller,x-modelplane-subject:subject"
 )
 
 // A request between its two filters in Envoy: before a backend is chosen, and after (once for each attempt).
@@ -117,7 +118,7 @@ func (p *processor) begin(headers map[string]string) *extproc.ProcessingResponse
 	asked, _, _ := strings.Cut(headers[":path"], "?")
 	if headers[":method"] == "GET" && asked == openAIPrefix+"/models" {
 		models := []any{}
-		for _, name := range p.state.get().models {
+		for _, name := range p.state.configuration().models {
 			models = append(models, object{"id": name, "object": "model", "created": 0, "owned_by": "Envoy AI Gateway"})
 		}
 		return immediate(200, object{"object": "list", "data": models})
@@ -147,7 +148,7 @@ func (p *processor) read(headers map[string]string, body []byte) (string, *extpr
 		return "", immediate(400, failure("invalid_request_error", "the body names no model"))
 	}
 	made.streams, _ = made.body["stream"].(bool)
-	if made.streams && made.path == "/chat/completions" && p.state.get().costs {
+	if made.streams && made.path == "/chat/completions" && p.state.configuration().costs {
 		options, _ := made.body["stream_options"].(object)
 		if options == nil {
 			options = object{}
@@ -181,16 +182,16 @@ func (p *processor) read(headers map[string]string, body []byte) (string, *extpr
 // Make of a request what the backend that Envoy has chosen takes.
 func (p *processor) rewrite(headers map[string]string, attributes *structpb.Struct) *extproc.ProcessingResponse {
 	found := p.find(headers[requestHeader])
-	chosen := p.state.get().backends[attributes.Fields[hostAttribute].GetStringValue()]
+	chosen := p.state.configuration().backends[attributes.Fields[hostAttribute].GetStringValue()]
 	if found == nil || chosen == nil {
-		return immediate(500, failure("server_error", "the gateway does not know this backend yet"))
+		return empty(500)
 	}
 	// As with the original, a request that comes from another gateway is read by the path that it had there.
 	if first, _, _ := strings.Cut(headers[pathHeader], "?"); (first == anthropicPath) != (found.schema == schemaAnthropic) {
-		return immediate(500, failure("server_error", "the request had another path at another gateway: "+first))
+		return empty(500)
 	}
 	if found.schema == schemaOpenAI && chosen.schema == schemaAnthropic {
-		return immediate(400, failure("invalid_request_error", "this model takes requests at /anthropic/v1/messages only"))
+		return immediate(422, failure("invalid_request_error", "this model takes requests at /anthropic/v1/messages only"))
 	}
 	again := found.choose(chosen)
 	body := object{}
@@ -199,7 +200,7 @@ func (p *processor) rewrite(headers map[string]string, attributes *structpb.Stru
 	}
 	below := found.path
 	if found.schema == schemaAnthropic && chosen.schema == schemaOpenAI {
-		body, below = openAIRequest(body, p.state.get().costs), "/chat/completions"
+		body, below = openAIRequest(body, p.state.configuration().costs), "/chat/completions"
 	}
 	body["model"] = found.model
 	if chosen.model != "" {
@@ -271,8 +272,13 @@ func (p *processor) responseHeaders(found *request, headers map[string]string) *
 	if headers[":status"] != "200" {
 		return answer
 	}
+	// The original has no decoder of other encodings.
+	encoding := headers["content-encoding"]
+	if !slices.Contains([]string{"", "identity", "gzip", "br"}, encoding) {
+		return empty(500)
+	}
 	answer.ModeOverride = &mode.ProcessingMode{ResponseHeaderMode: mode.ProcessingMode_SEND}
-	found.response = response{from: found.backend().schema, to: found.schema}
+	found.response = response{from: found.backend().schema, to: found.schema, encoding: encoding}
 	if strings.HasPrefix(headers["content-type"], "text/event-stream") {
 		answer.ModeOverride.ResponseBodyMode = mode.ProcessingMode_STREAMED
 		found.response.events = true
@@ -280,7 +286,7 @@ func (p *processor) responseHeaders(found *request, headers map[string]string) *
 		answer.ModeOverride.ResponseBodyMode = mode.ProcessingMode_BUFFERED
 	}
 	if found.response.translates() {
-		common.HeaderMutation = mutation(nil, []string{"content-length"})
+		common.HeaderMutation = mutation(nil, []string{"content-length", "content-encoding"})
 	}
 	return answer
 }
@@ -319,9 +325,15 @@ func (r *request) metadata(done *response) *structpb.Struct {
 	if done != nil {
 		fields["response_model"] = structpb.NewStringValue(done.model)
 		counted := map[string]int{"InputToken": done.input, "OutputToken": done.output, "TotalToken": done.input + done.output}
-		for name, kind := range chosen.costs {
-			if count, known := counted[kind]; known {
+		for name, cost := range chosen.costs {
+			if count, known := counted[cost.kind]; known {
 				fields[name] = structpb.NewNumberValue(float64(count))
+			} else if cost.program != nil {
+				if count, err := cost.evaluate(chosen.key, r.model, done); err == nil {
+					fields[name] = structpb.NewNumberValue(float64(count))
+				} else {
+					log.Printf("%s: %v", name, err)
+				}
 			}
 		}
 	}
@@ -369,6 +381,12 @@ func mutation(set map[string]string, remove []string) *extproc.HeaderMutation {
 
 func failure(kind, message string) object {
 	return object{"type": "error", "error": object{"type": kind, "message": message}}
+}
+
+func empty(status int) *extproc.ProcessingResponse {
+	return &extproc.ProcessingResponse{Response: &extproc.ProcessingResponse_ImmediateResponse{
+		ImmediateResponse: &extproc.ImmediateResponse{Status: &envoytype.HttpStatus{Code: envoytype.StatusCode(status)}},
+	}}
 }
 
 func immediate(status int, body object) *extproc.ProcessingResponse {

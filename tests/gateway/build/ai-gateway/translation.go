@@ -5,8 +5,10 @@ package main
 
 import (
 	"bytes"
+	"compress/gzip"
 	"encoding/json"
 	"fmt"
+	"io"
 	"strings"
 )
 
@@ -19,6 +21,7 @@ type response struct {
 	begun         bool
 	stop          string
 	rest          []byte // of a line that has not ended
+	encoding      string // of the body
 }
 
 func (r *response) translates() bool { return r.from != r.to }
@@ -47,6 +50,11 @@ func (r *response) take(part []byte, last bool) []byte {
 }
 
 func (r *response) whole(body []byte) []byte {
+	if r.encoding == "gzip" {
+		if reader, err := gzip.NewReader(bytes.NewReader(body)); err == nil {
+			body, _ = io.ReadAll(reader)
+		}
+	}
 	read := object{}
 	if json.Unmarshal(body, &read) != nil {
 		return body

@@ -216,8 +216,8 @@ def test_a_namespace_lets_in_the_pods_of_all_its_replicas(fleet: Fleet) -> None:
     level = "pod-security.kubernetes.io/enforce"
 
     def levels() -> dict[str, str]:
-        found = {value["metadata"]["name"]: value["metadata"]["labels"] for value in fleet.objects("Namespace")}
-        return {labels["modelplane.ai/namespace"]: labels[level] for labels in found.values() if level in labels}
+        labels = [value["metadata"].get("labels") or {} for value in fleet.objects("Namespace")]
+        return {found["modelplane.ai/namespace"]: found[level] for found in labels if level in found}
 
     fleet.run()
     assert levels() == {"team": "privileged", "other": "baseline"}

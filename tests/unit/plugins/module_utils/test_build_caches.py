@@ -242,6 +242,52 @@ def test_a_size_is_held_and_reported(fleet: Fleet) -> None:
     assert sizes == {"40Gi", "10Gi"}, "a new volume is as large as it was asked for"
 
 
+@pytest.mark.parametrize(
+    ("storage_class", "asked", "size"),
+    [
+        ("enterprise-rwx", 5, 1024),
+        ("zonal-rwx", 40, 1024),
+        ("standard-rwx", 1000, 1024),
+        ("premium-rwx", 1024, 2560),
+        ("enterprise-multishare-rwx", 40, 100),
+        ("azurefile-csi-premium", 99, 100),
+        ("enterprise-rwx", 1024, 0),
+        ("premium-rwx", 3000, 0),
+        ("rwx", 5, 0),
+        ("modelplane-rwx-efs", 5, 0),
+    ],
+)
+def test_a_volume_that_is_larger_than_its_claim_is_reported(
+    fleet: Fleet, storage_class: str, asked: int, size: int
+) -> None:
+    fleet.text = fleet.text.replace("storageClassName: rwx", f"storageClassName: {storage_class}")
+    fleet.edit("weights, namespace", "other, namespace")
+    fleet.edit("name: weights", "name: other")
+    fleet.edit("sizeGiB: 40", f"sizeGiB: {asked}")
+    outcome = fleet.run()
+    found = [line for line in outcome.plan.warnings if "creates no smaller one" in line]
+    assert len(found) == bool(size)
+    if size:
+        assert found[0].startswith(
+            f"ModelCache team/other, spec.huggingFace.sizeGiB: The volume on one has {size} GiB, because its storage "
+            f"creates no smaller one, and costs as much (StorageClass {storage_class}, "
+        )
+        assert f"(got {asked})" in found[0]
+
+
+def test_the_storage_of_clusters_on_gke_is_reported(tmp_path: Path) -> None:
+    text = MANIFESTS.replace(
+        "{source: Existing, existing: {secretRef: {name: one}, cache: {storageClassName: rwx}}}",
+        "{source: GKE, gke: {region: us-central1}}",
+    ).replace("nodeCount: 4}", "nodeCount: 4, zones: [us-central1-a]}")
+    provisioning = "{provider: GKE, gke: {machineType: g2-standard-4, accelerator: {type: nvidia-l4, count: 1}}}"
+    text = text.replace("spec:\n  devices:", f"spec:\n  provisioning: {provisioning}\n  devices:")
+    fleet = Fleet(tmp_path)
+    fleet.text = text
+    outcome = fleet.run()
+    assert any("has 1024 GiB" in line and "Filestore, tier enterprise" in line for line in outcome.plan.warnings)
+
+
 def test_claims_of_a_build_that_did_not_report_what_they_hold_are_taken_over(fleet: Fleet) -> None:
     (path,) = fleet.built.rglob("persistentvolumeclaim-*.yaml")
     claim = path.read_text()
@@ -250,3 +296,71 @@ def test_claims_of_a_build_that_did_not_report_what_they_hold_are_taken_over(fle
     assert "artifact" not in path.read_text()
     fleet.run()
     assert fleet.claims() == {FIRST: "Qwen/Qwen3-8B@main@Folder"}
+
+
+# Read-only mounts
+
+
+def read_only(fleet: Fleet) -> list[bool]:
+    """Return whether each engine mounts the weights read-only, with a folder of its own for modules of the model."""
+    found = []
+    for value in fleet.objects("Deployment"):
+        spec = value["spec"]["template"]["spec"]
+        if not any("persistentVolumeClaim" in volume for volume in spec["volumes"]):
+            continue
+        (engine,) = spec["containers"]
+        (mount,) = [each for each in engine["volumeMounts"] if each["name"] == "model-cache"]
+        modules = [each["mountPath"] for each in engine["volumeMounts"] if each["name"] == "model-modules"]
+        values = [each["value"] for each in engine.get("env", ()) if each["name"] == "HF_MODULES_CACHE"]
+        assert values == modules
+        assert any("emptyDir" in each and each["name"] == "model-modules" for each in spec["volumes"]) == bool(modules)
+        assert mount.get("readOnly", False) == bool(modules)
+        found.append(bool(modules))
+    return found
+
+
+def as_earlier(fleet: Fleet) -> None:
+    """Make the build that of an earlier release, whose engines mount the weights writable."""
+    fleet.edit("modelCacheRef: {name: weights}", "modelCacheRef: {name: weights, readOnly: false}")
+    fleet.run()
+    fleet.edit("modelCacheRef: {name: weights, readOnly: false}", "modelCacheRef: {name: weights}")
+
+
+@pytest.mark.parametrize("layout", ["Folder", "HubCache"])
+def test_new_engines_mount_weights_read_only(tmp_path: Path, layout: str) -> None:
+    new = Fleet(tmp_path / "new")
+    new.manifest.parent.mkdir()
+    new.edit("Qwen/Qwen3-8B,", f"Qwen/Qwen3-8B, layout: {layout},")
+    new.run()
+    assert read_only(new) == [True]
+
+
+def test_running_engines_keep_their_mount_until_they_roll(fleet: Fleet) -> None:
+    as_earlier(fleet)
+    before = fleet.objects("Deployment")
+    fleet.run()
+    assert fleet.objects("Deployment") == before, "an upgrade restarts nothing"
+    assert read_only(fleet) == [False]
+    fleet.edit("replicas: 1", "replicas: 2")
+    fleet.run()
+    assert sorted(read_only(fleet)) == [False, True]
+    fleet.edit("v0.23.0", "v0.24.0")
+    fleet.run()
+    assert read_only(fleet) == [True, True]
+
+
+def test_another_volume_is_mounted_read_only(fleet: Fleet) -> None:
+    as_earlier(fleet)
+    fleet.run()
+    fleet.edit(*EDITS)
+    fleet.run()
+    assert read_only(fleet) == [True]
+
+
+def test_engines_that_write_to_the_volume_ask_for_it(fleet: Fleet) -> None:
+    fleet.edit("modelCacheRef: {name: weights}", "modelCacheRef: {name: weights, readOnly: false}")
+    fleet.run()
+    assert read_only(fleet) == [False]
+    fleet.edit("readOnly: false", "readOnly: true")
+    fleet.run()
+    assert read_only(fleet) == [True]

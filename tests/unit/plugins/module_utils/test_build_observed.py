@@ -68,7 +68,7 @@ def test_on_openshift_engines_may_use_their_constraints_in_each_namespace(fleet:
         value for value in fleet.objects("clusters", "RoleBinding") if value["metadata"]["name"] == "modelplane-engines"
     ]
     namespaces = {value["metadata"]["name"] for value in fleet.objects("clusters/west", "Namespace")}
-    assert {value["metadata"]["namespace"] for value in bindings} == namespaces
+    assert {value["metadata"]["namespace"] for value in bindings} == namespaces - {"modelplane-system"}
     assert len(bindings) == 1, "the other cluster is not OpenShift"
 
 
@@ -108,7 +108,7 @@ def test_h11_a_service_without_any_usable_endpoint_keeps_its_route_once_it_had_o
     (route,) = fleet.objects("control", "HTTPRoute")
     (reference,) = route["spec"]["rules"][0]["backendRefs"]
     (empty,) = [s for s in fleet.objects("control", "EndpointSlice") if reference["name"] in s["metadata"]["name"]]
-    assert not empty["endpoints"]
+    assert not empty.get("endpoints")
     assert fleet.reason("ModelService", "RoutingReady") == ("False", "Configuring")
 
 
@@ -249,7 +249,7 @@ def test_h12_a_cluster_that_is_gone_holds_up_nothing(fleet: Fleet) -> None:
     end = fleet.text.index("---\napiVersion: modelplane.ai/v1alpha1\nkind: ModelCache")
     fleet.text = fleet.text[:start] + fleet.text[end:]
     fleet.settle()
-    assert not (fleet.built / "clusters" / "west").exists()
+    assert {value["kind"] for value in fleet.objects("clusters/west", "")} == {"Namespace"}
     assert [entry["name"] for entry in fleet.status("ModelCache")["clusters"]] == ["east"]
     assert fleet.reason("ModelCache", "ArtifactReady") == ("True", "Staged")
 
@@ -468,7 +468,7 @@ def test_a_volume_that_was_made_larger_on_the_cluster_stays_so(fleet: Fleet) -> 
 
     fleet.shown = grown
     fleet.settle()
-    assert {value["spec"]["resources"]["requests"]["storage"] for value in claims(fleet).values()} == {"1024Gi"}
+    assert {value["spec"]["resources"]["requests"]["storage"] for value in claims(fleet).values()} == {"1Ti"}
 
 
 @pytest.mark.parametrize("new", ["cache: {storageClassName: other}", "cache: {}"])

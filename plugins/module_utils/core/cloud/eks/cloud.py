@@ -20,7 +20,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.cloud 
     Platform,
     node_pool,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import demand, needs
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import demand, machines, needs
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.names import cluster_name
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.reading import KIND
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.validation import VALIDATION
@@ -85,6 +85,8 @@ CLOUD = Cloud(
     demands=demand.of_cluster,
     quota_words=demand.WORDS,
     machine=_machine,
+    architecture=machines.architecture,
+    old_driver=lambda _pool: "",
     purchase_option=_purchase_option,
     storage_class="modelplane-rwx-efs",
     # It knows the devices of a group by its nodes (kubernetes/autoscaler#7799).

@@ -238,6 +238,7 @@ KINDS: dict[str, Kind] = {
         named=("clusterName", "nodegroupName"),
         uses=("cluster", "launch-template", "subnet", "role"),
         usual="2 to 5 min",
+        has_nodes=True,
     ),
     "addon": _kind(
         "eks",

@@ -8,10 +8,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import pools
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import launch_templates
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import launch_templates, machines
 
 CAPACITY_BLOCK = "CAPACITY_BLOCK"
-_AMI_TYPES = {pools.SYSTEM: "AL2023_x86_64_STANDARD", pools.GPU: "AL2023_x86_64_NVIDIA"}
+_AMI_VARIANTS = {pools.SYSTEM: "STANDARD", pools.GPU: "NVIDIA"}
+_AMI_ARCHITECTURES = {"amd64": "x86_64", "arm64": "ARM_64"}
 
 
 def node_group(
@@ -24,6 +25,7 @@ def node_group(
     largest size of 0: a pool of no nodes may have one, which nothing asks for as no replica is placed on it.
     """
     fixed = launch_templates.needs_template(pool)
+    architecture = machines.architecture(pool["instanceType"])
     has_template = fixed or not plain
     key, value = pools.GPU_TAINT
     least = pool["minNodeCount"]
@@ -31,7 +33,7 @@ def node_group(
     return {
         "name": pool["name"],
         "role": pool["role"],
-        "ami_type": _AMI_TYPES[pool["role"]],
+        "ami_type": f"AL2023_{_AMI_ARCHITECTURES[architecture]}_{_AMI_VARIANTS[pool['role']]}",
         "instance_types": [] if fixed else [pool["instanceType"]],
         "disk_size": None if has_template else pool["diskSizeGb"],
         "launch_template": launch_templates.template_name(namespace, name, pool) if has_template else "",

@@ -18,7 +18,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.accounts imp
     Reservation,
     Zone,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import demand, quotas
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import demand, machines, quotas
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.offerings import not_offered
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.preflight import (
     Line,
@@ -242,10 +242,11 @@ def _machine(group: Wire, found: Found) -> Iterator[Line]:
         return
     kind = group["instance_type"]
     processors = machine.get("ProcessorInfo", {}).get("SupportedArchitectures", [])
-    if "x86_64" not in processors:
+    needed = "arm64" if machines.architecture(kind) == "arm64" else "x86_64"
+    if needed not in processors:
         yield Line(
             f"{_place(group)}: {kind} has {' and '.join(processors) or 'unknown'} processors, and the nodes' image is "
-            "for x86_64. Take another instance type"
+            f"for {needed}. Take another instance type"
         )
     makers = {gpu.get("Manufacturer") for gpu in machine.get("GpuInfo", {}).get("Gpus", [])}
     if group["role"] == "GPU" and "NVIDIA" not in makers:

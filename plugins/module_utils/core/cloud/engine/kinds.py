@@ -103,7 +103,7 @@ class Kind:
     it; the `parent` of a part is the scope of that object. `never_deleted`: it stays when everything else is deleted.
     `uses`: kinds of objects that cannot be deleted while an unlisted object of this kind uses them. `computed`: fields
     of the actual state that any update may change. `usual`: how long it usually takes until a new one is ready, where
-    that is minutes ("2 to 5 min").
+    that is minutes ("2 to 5 min"). `has_nodes`: pods run on it, and are lost when it is deleted.
     """
 
     title: str
@@ -117,6 +117,7 @@ class Kind:
     uses: tuple[str, ...] = ()
     computed: tuple[str, ...] = ()
     usual: str = ""
+    has_nodes: bool = False
 
     def state(self, actual: Actual) -> State:
         """Return the state of an object of this kind, without causes."""

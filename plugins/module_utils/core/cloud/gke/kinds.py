@@ -186,6 +186,7 @@ KINDS: dict[str, Kind] = {
         usual="2 to 5 min",
         owner="config.resourceLabels",
         part_of="cluster",
+        has_nodes=True,
         update_only=("version",),
     ),
     "service-account": _kind(

@@ -21,16 +21,24 @@ ACCELERATORS: dict[str, tuple[str, int]] = {
     "a3-megagpu-8g": (_H100_MEGA, 8),
     "a3-ultragpu-8g": (_H200, 8),
     "a4-highgpu-8g": (_B200, 8),
+    "a4x-highgpu-4g": ("nvidia-gb200", 4),
 }
 """The type and number of the accelerators of a machine type. What is not here may have any, or is not known."""
 
 _NEWER = ("a3", "a4", "a4x")
+_ARM = ("a4x", "c4a", "n4a", "t2a")
 _NOT_ON_DEMAND = ("a3-ultragpu-", "a4-", "a4x-", *(f"a3-highgpu-{count}g" for count in (1, 2, 4)))
 
 
 def needs_gvnic(machine_type: str) -> bool:
     """Return whether machines of a type have Google's virtual network interface only ("Using Google Virtual NIC")."""
     return machine_type.partition("-")[0] in _NEWER
+
+
+def architecture(machine_type: str) -> str:
+    """Return the architecture of the processors of a type, as nodes have it in the label kubernetes.io/arch ("Arm VMs
+    on Compute Engine")."""
+    return "arm64" if machine_type.partition("-")[0] in _ARM else "amd64"
 
 
 def is_reserved_only(machine_type: str) -> bool:

@@ -8,13 +8,12 @@ from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.gke_pool import NONE, SPECIFIC
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.gke_pool import DRIVER_VERSION, NONE, SPECIFIC
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import pools
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import machines
 
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 IMAGE_TYPE = "COS_CONTAINERD"
-DRIVER_VERSION = "DEFAULT"
 DRA_LABEL = "cloud.google.com/gke-nvidia-gpu-dra-driver"
 """Label by which the autoscaler of GKE knows that nodes of the pool will publish their GPUs in ResourceSlices. Without
 it, a pool of no nodes never grows for a pod that claims one."""
@@ -62,6 +61,9 @@ def initial(pool: Mapping[str, Any], account: str) -> dict[str, Any]:
         config["shieldedInstanceConfig"] = {"enableSecureBoot": True, "enableIntegrityMonitoring": True}
     if pool.get("gvnic") is None and machines.needs_gvnic(pool["machineType"]):
         config["gvnic"] = {"enabled": True}
+    if machines.architecture(pool["machineType"]) == "arm64":
+        # Pods select pools, and GPUs have a taint of their own: engines need not tolerate GKE's taint of Arm nodes.
+        config["taintConfig"] = {"architectureTaintBehavior": "NONE"}
     return {"config": config}
 
 
@@ -81,7 +83,7 @@ def _config(pool: Mapping[str, Any], labels: Mapping[str, str]) -> dict[str, Any
         config["diskSizeGb"] = pool["diskSizeGb"]
     if pool["role"] == pools.GPU:
         config["labels"] |= {DRA_LABEL: "true"}
-        config["accelerators"] = [_accelerator(pool["gpu"])]
+        config["accelerators"] = [_accelerator(pool["gpu"], pool.get("gpuDriverVersion") or DRIVER_VERSION)]
     for field in ("maxRunDuration", "shieldedInstanceConfig"):
         if pool.get(field):
             config[field] = deepcopy(pool[field])
@@ -93,12 +95,12 @@ def _config(pool: Mapping[str, Any], labels: Mapping[str, str]) -> dict[str, Any
     return config
 
 
-def _accelerator(gpu: Mapping[str, Any]) -> dict[str, Any]:
+def _accelerator(gpu: Mapping[str, Any], driver: str) -> dict[str, Any]:
     return {
         "acceleratorType": gpu["acceleratorType"],
         # A number of 64 bits, which is a text in JSON.
         "acceleratorCount": str(gpu["acceleratorCount"]),
-        "gpuDriverInstallationConfig": {"gpuDriverVersion": DRIVER_VERSION},
+        "gpuDriverInstallationConfig": {"gpuDriverVersion": driver},
     }
 
 

@@ -22,6 +22,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import (
     compare,
     demand,
+    machines,
     reservations,
     rights,
 )
@@ -262,8 +263,8 @@ def _machine(plan: Wire, pool: Wire, found: Found) -> Iterator[Line]:
     if machine is None:
         yield Line(f"there is no machine type {kind} in {plan['region']}. Check it for a typing error, and the region")
         return
-    if machine.get("architecture") == "ARM64":
-        yield Line(f"{kind} has Arm processors, and what runs on the nodes is for x86. Take another machine type")
+    if machine.get("architecture") == "ARM64" and machines.architecture(kind) != "arm64":
+        yield Line(f"{kind} has Arm processors, and is not among the Arm machines that are known. Take another one")
     own = [(each["guestAcceleratorType"], int(each["guestAcceleratorCount"])) for each in _built_in(machine)]
     for desired, count in gpus(pool):
         if own and (desired, count) not in own:

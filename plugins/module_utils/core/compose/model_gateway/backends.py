@@ -31,11 +31,12 @@ CLIENT_CERTIFICATE = f"{constants.MODEL_GATEWAY}-client"
 """Certificate by which backends prove to clusters that requests are the gateway's, in each namespace with backends."""
 SECRET_KEY = "apiKey"
 """Key in the Secret of a credential: the AI gateway reads no other."""
-_PRIVATE = tuple(
-    name for name in (*private_headers.CREDENTIALS, *private_headers.HOPS) if name not in private_headers.KEYS
-)
+
+_CREDENTIALS = tuple(name for name in private_headers.CREDENTIALS if name not in private_headers.KEYS)
 """Headers that no endpoint outside of the fleet gets. Keys of callers are gone before, where the gateway asks for them
 (see `unasked_keys`)."""
+_MOST_REMOVED = 16
+"""Headers that a backend can remove (CustomResourceDefinition of the AI gateway)."""
 
 Key = tuple[str, str]
 ClusterGateways = Mapping[Key, ClusterGateway]
@@ -168,7 +169,7 @@ def backend_objects(
 ) -> Iterable[Object]:
     """Yield the objects of a backend, which all have this metadata.
 
-    Those of the fleet get the name of who calls, others with `names_callers` only, and those no headers that are
+    Those of the fleet get the name of who calls, others with `names_callers` only. None gets headers that are
     `withheld`."""
     name = parts.name_of(metadata)
     address = {"fqdn": {"hostname": found.host, "port": found.port}}
@@ -180,7 +181,12 @@ def backend_objects(
     }
     # A removed header is missing when the request ends, too, for token budgets for example.
     caller = [] if names_callers else [constants.CALLER_HEADER]
-    removed = [] if found.cluster else [*caller, *_PRIVATE, *withheld]
+    private = [*_CREDENTIALS, *private_headers.HOPS]
+    if len(private) + len(caller) + len(withheld) > _MOST_REMOVED:
+        # The gateway itself has removed credentials before.
+        private = [*private_headers.HOPS]
+    foreign = [] if found.cluster else [*caller, *private]
+    removed = [*foreign, *withheld]
     mutation = {
         **({"set": [{"name": header, "value": value} for header, value in found.headers]} if found.headers else {}),
         **({"remove": removed} if removed else {}),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any, TypeAlias
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
@@ -17,12 +18,19 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.caller_p
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway import parts
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.callers import (
+    BY_TOKEN,
     NamespaceRights,
     Rights,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.costs import (
+    COST_KEY,
+    limit_units,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.gateway import (
     DEFAULT_PRIORITIES,
+    accepts_tokens,
     listener_name,
+    listener_names,
     retries,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.patterns import (
@@ -48,7 +56,12 @@ MOST_RULES = 256
 """Budgets that the policy of a group of routes can hold (CustomResourceDefinition of Envoy Gateway)."""
 
 _METADATA = "io.envoy.ai_gateway"
-_COUNTED = {"Tokens": "llm_total_token", "InputTokens": "llm_input_token", "OutputTokens": "llm_output_token"}
+_COUNTED = {
+    "Tokens": "llm_total_token",
+    "InputTokens": "llm_input_token",
+    "OutputTokens": "llm_output_token",
+    "Cost": COST_KEY,
+}
 
 
 @dataclass(frozen=True)
@@ -187,14 +200,18 @@ class _Limit:
 def _limits(group: _Group, known: NamespaceRights, limiter: RateLimiter) -> Iterator[_Limit]:
     for each, budget, covered in group.budgets:
         callers = _counted(each, budget, covered, known)
-        is_shared = limiter.several or len(covered) > 1
+        counters = [match for named in callers for match in _counters(named, budget, covered[0].gateway)]
+        gateway = covered[0].gateway
+        is_shared = limiter.several or len(covered) > 1 or len(listener_names(gateway)) > 1
         route = {} if is_shared else {"route": covered[0].service.name}
+        prices = covered[0].prices
+        limit = limit_units(budget, prices.unit if prices else Decimal(1))
         for services in _asked_for(covered, group.routes, limiter.header):
-            for rule in _budget_rules(callers, budget, services, is_shared=is_shared):
+            for rule in _budget_rules(counters, budget, limit, services, is_shared=is_shared):
                 yield _Limit(rule, {"policy": each.policy.name, "budget": budget.name, **route})
 
 
-def _asked_for(covered: Sequence[Route], group: Sequence[Route], header: str) -> list[list[dict[str, str]]]:
+def _asked_for(covered: Sequence[Route], group: Sequence[Route], header: str) -> list[Matches]:
     """Return the header matches of the services of a budget, each for one rule; an empty one matches all of a group."""
     if len(covered) == len(group):
         return [[]]
@@ -211,7 +228,9 @@ def _rate_limit(limits: Iterable[_Limit]) -> dict[str, Any]:
 
 def _counted(each: Rights, budget: Budget, covered: Iterable[Route], known: NamespaceRights) -> Sequence[Matches]:
     """Return the header matches of the callers of a budget, each for one rule. Where no other policy lets callers in,
-    names are not needed."""
+    names are not needed, and groups are in no header, so that policies with groups have services of their own."""
+    if each.groups:
+        return [[]]
     is_needed = budget.scope == "Caller" or known.are_shared(route.service.name for route in covered)
     return each.patterns if is_needed or len(each.patterns) < 2 else [[]]
 
@@ -258,7 +277,8 @@ FEWER_RULES = "have fewer budgets, name fewer callers, or select services so tha
 def too_many_rules(routes: Sequence[Route], known: NamespaceRights, limiter: RateLimiter) -> Iterator[TooManyRules]:
     """Yield the budgets for the routes of a namespace on one gateway that are too many for one object at a place."""
     parts_of_services = len(divided(route.service.model_name for route in routes))
-    rules_of_callers = sum(len(each.budgets) * len(each.patterns) for each in known.policies)
+    # Clients with tokens have rules of their own.
+    rules_of_callers = sum(len(each.budgets) * max(2, len(each.patterns)) for each in known.policies)
     if parts_of_services * rules_of_callers <= MOST_RULES:
         return
     for group in _groups(routes, known, limiter):
@@ -268,16 +288,31 @@ def too_many_rules(routes: Sequence[Route], known: NamespaceRights, limiter: Rat
             yield TooManyRules(tuple(sorted(concerned)), len(limits))
 
 
+def _counters(named: Matches, budget: Budget, gateway: api.InferenceGateway) -> Iterator[Matches]:
+    """Yield the header matches of the rules that count these callers of a gateway.
+
+    For a budget of scope Caller each is counted by name: those of API keys and of tokens are in different headers."""
+    if budget.scope != "Caller":
+        yield named
+        return
+    auth = gateway.spec.auth
+    is_token = BY_TOKEN in named
+    if not is_token and (named or not (auth and auth.jwt) or auth.api_key):
+        others = [{**BY_TOKEN, "invert": True}] if accepts_tokens(gateway) and not named else []
+        yield [{"type": "Distinct", "name": constants.CALLER_HEADER}, *named, *others]
+    if is_token or (not named and accepts_tokens(gateway)):
+        yield [{"type": "Distinct", "name": constants.SUBJECT_HEADER}, *(named or [BY_TOKEN])]
+
+
 def _budget_rules(
-    callers: Iterable[Matches], budget: Budget, services: Sequence[Mapping[str, str]], *, is_shared: bool
+    counters: Iterable[Matches], budget: Budget, limit: int, services: Sequence[Mapping[str, str]], *, is_shared: bool
 ) -> Iterator[dict[str, Any]]:
     """Yield the rules of a budget: one, or several for names that no single pattern can hold."""
-    for named in callers:
-        distinct = [{"type": "Distinct", "name": constants.CALLER_HEADER}] if budget.scope == "Caller" else []
-        headers = [*distinct, *named, *services]
+    for matches in counters:
+        headers = [*matches, *services]
         rule: dict[str, Any] = {
             **({"clientSelectors": [{"headers": headers}]} if headers else {}),
-            "limit": {"requests": budget.limit, "unit": budget.per},
+            "limit": {"requests": limit, "unit": budget.per},
         }
         if budget.unit != "Requests":
             # The cost is known when the answer ends; the request only checks that something is left.

@@ -14,6 +14,7 @@ from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.caller_policy import Budget
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_gateway import CallerTokens
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.caller_keys import (
     NEXT_SUFFIX,
     caller_of,
@@ -21,6 +22,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.caller_keys 
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway import parts
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.gateway import TOKEN_PROVIDER
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.patterns import (
     Matches,
     divided,
@@ -30,6 +32,10 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.mode
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, identity, text
 
 _MOST_VALUES = 256
+BY_TOKEN = {"type": "Exact", "name": constants.CALLER_HEADER, "value": constants.TOKEN_CALLER}
+"""Header match of clients with tokens."""
+_MOST_GROUPS = 6
+"""Groups of a rule: a group and a claim of 253 characters each fit into an expression of 4,096 so many times."""
 _NEXT = f"({re.escape(NEXT_SUFFIX)})?"
 _SELECTOR_DIGITS = 10
 
@@ -44,13 +50,15 @@ class KeySecret:
 
 @dataclass(frozen=True)
 class Rights:
-    """CallerPolicy with its callers; None are all that have a key. `selected` are those of its `callerSelector`;
-    `services` are the names of the ModelServices that it selects."""
+    """CallerPolicy with its callers; None are all that have a key or a token. `selected` are those of its
+    `callerSelector`; `services` are the names of the ModelServices that it selects. `tokens`: spec.auth.jwt of the
+    gateway."""
 
     policy: api.CallerPolicy
     callers: tuple[str, ...] | None
     services: frozenset[str]
     selected: tuple[str, ...] = ()
+    tokens: CallerTokens | None = None
 
     @property
     def budgets(self) -> Sequence[Budget]:
@@ -62,7 +70,19 @@ class Rights:
         """Header matches of the callers, each for one rule."""
         if self.callers is None:
             return [[]]
-        return [[pattern(constants.CALLER_HEADER, value)] for value in divided(self.callers, _NEXT)]
+        keys = [[pattern(constants.CALLER_HEADER, value)] for value in divided(self.callers, _NEXT)]
+        subjects = divided(self.subjects)
+        return [*keys, *([BY_TOKEN, pattern(constants.SUBJECT_HEADER, value)] for value in subjects)]
+
+    @property
+    def groups(self) -> Sequence[str]:
+        """Groups of clients with tokens, at a gateway that knows groups."""
+        return (self.tokens and self.tokens.groups_claim and self.policy.spec.groups) or ()
+
+    @property
+    def subjects(self) -> Sequence[str]:
+        """Clients with tokens that the policy names, at a gateway that accepts tokens."""
+        return (self.tokens and self.policy.spec.subjects) or ()
 
 
 @dataclass(frozen=True)
@@ -88,17 +108,22 @@ class NamespaceRights:
         return any(len(self.to(name)) > 1 for name in services)
 
 
-def rights(policy: api.CallerPolicy, secrets: Iterable[KeySecret], services: Iterable[api.ModelService] = ()) -> Rights:
+def rights(
+    policy: api.CallerPolicy,
+    secrets: Iterable[KeySecret],
+    services: Iterable[api.ModelService] = (),
+    tokens: CallerTokens | None = None,
+) -> Rights:
     """Return the callers of a policy, and the services that it selects, which are these; the callers of its selector
-    are those whose keys are in these Secrets."""
+    are those whose keys are in these Secrets. `tokens`: those that the gateway accepts."""
     selected_services = frozenset(service.name for service in services)
     if policy.is_for_everyone:
-        return Rights(policy, None, selected_services)
+        return Rights(policy, None, selected_services, tokens=tokens)
     selector = policy.spec.caller_selector
     found = [secret for secret in secrets if selector and selector.matches(secret.labels)]
     selected = {caller_of(entry) for secret in found for entry in secret.callers}
     callers = tuple(sorted({*map(caller_of, policy.named_callers), *selected}))
-    return Rights(policy, callers, selected_services, tuple(sorted(selected)))
+    return Rights(policy, callers, selected_services, tuple(sorted(selected)), tokens)
 
 
 def authorizations(routes: Iterable[Route], known: NamespaceRights) -> Iterator[Object]:
@@ -138,6 +163,27 @@ def _allowing(each: Rights) -> Iterator[dict[str, Any]]:
                 "action": "Allow",
                 "principal": {"headers": [header]},
             }
+    if each.subjects:
+        headers = [
+            {"name": constants.CALLER_HEADER, "values": [constants.TOKEN_CALLER]},
+            {"name": constants.SUBJECT_HEADER, "values": list(each.subjects)},
+        ]
+        yield {"name": f"{each.policy.name}/subjects", "action": "Allow", "principal": {"headers": headers}}
+    for start in range(0, len(each.groups), _MOST_GROUPS):
+        test = _in_groups(each, each.groups[start : start + _MOST_GROUPS])
+        name = f"{each.policy.name}/groups"
+        yield {"name": f"{name}/{start}" if start else name, "action": "Allow", "cel": test}
+
+
+def _in_groups(each: Rights, groups: Iterable[str]) -> str:
+    """Return the test for groups of a token, as CEL over the claims that Envoy has verified. Envoy takes no macros.
+
+    A request without a token has no claims, which is an error in CEL, and matches no rule."""
+    claim = (each.tokens and each.tokens.groups_claim) or ""
+    verified = f"metadata.filter_metadata['envoy.filters.http.jwt_authn']['{TOKEN_PROVIDER}']"
+    place = verified + "".join(f"['{part}']" for part in claim.split("."))
+    tests = " || ".join(f"'{group}' in {place}" for group in groups)
+    return f"'{constants.SUBJECT_HEADER}' in request.headers && ({tests})"
 
 
 def _rule_of_selected(policy: api.CallerPolicy) -> str:

@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_gateway import CallerTokens
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants, private_headers
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.control import (
     control_labels,
     system_namespace,
@@ -19,6 +20,10 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import 
 NAME = constants.MODEL_GATEWAY
 CALLERS_POLICY = f"{NAME}-callers"
 """SecurityPolicy that asks callers for a key."""
+TOKENS_POLICY = f"{NAME}-callers-jwt"
+"""SecurityPolicy that asks for a token at the listener for tokens, where a gateway accepts API keys too."""
+TOKEN_PROVIDER = "modelplane"
+"""Provider of tokens, by whose name Envoy keeps their claims."""
 CALLERS_SECRET = f"{NAME}-callers"
 """Secret with the keys of all callers, as the Secrets that the gateway selects have them."""
 HEALTH = f"{NAME}-healthz"
@@ -29,6 +34,9 @@ ATTEMPTS = 2
 DEFAULT_PRIORITIES = 2
 """Priorities that the retries of the gateway's own policy reach."""
 
+RETRIED = (429, 502, 503, 504, 529)
+"""Status codes that are retried by default: those of overloaded and unreachable endpoints, not those of failed requests
+(500) or slow clients (408)."""
 _NOT_OF_CALLERS = (
     constants.CALLER_HEADER,
     constants.SERVICE_HEADER,
@@ -47,6 +55,18 @@ def retries(priorities: int) -> int:
 def listener_name(gateway: api.InferenceGateway) -> str:
     """Return the listener that serves models: with TLS, keys must not travel over port 80."""
     return parts.HTTPS if gateway.spec.tls else parts.HTTP
+
+
+def listener_names(gateway: api.InferenceGateway) -> list[str]:
+    """Return the listeners that serve models: clients with tokens have one of their own beside that for API keys."""
+    name = listener_name(gateway)
+    auth = gateway.spec.auth
+    return [name, parts.token_listener(name)] if auth and auth.hostname else [name]
+
+
+def accepts_tokens(gateway: api.InferenceGateway) -> bool:
+    """Return whether clients of a gateway can send tokens."""
+    return bool(gateway.spec.auth and gateway.spec.auth.jwt)
 
 
 def parent(section: str) -> dict[str, str]:
@@ -81,7 +101,7 @@ def gateway_objects(gateway: api.InferenceGateway) -> tuple[Object, ...]:
     return (
         gateway_namespace(),
         _gateway(gateway),
-        *([_callers(gateway)] if gateway.spec.auth else ()),
+        *_callers(gateway),
         _failover(gateway),
         _client_traffic(gateway),
         *_health(gateway),
@@ -104,40 +124,77 @@ def _gateway(gateway: api.InferenceGateway) -> Object:
     plain = {"name": parts.HTTP, "protocol": "HTTP", "port": 80}
     secrets = certificate_secrets(gateway)
     secure = [parts.https_listener(*secrets)] if secrets else []
-    return parts.gateway(gateway_metadata(gateway, NAME), plain, *secure)
+    listeners = [plain, *secure]
+    hostname = gateway.spec.auth.hostname if gateway.spec.auth else ""
+    if hostname:
+        listeners.append({**listeners[-1], "name": listener_names(gateway)[1], "hostname": hostname})
+    return parts.gateway(gateway_metadata(gateway, NAME), *listeners)
 
 
-def _callers(gateway: api.InferenceGateway) -> Object:
-    """Return the policy that asks callers for a key, and writes their names into a header."""
-    return parts.envoy_object(
-        "SecurityPolicy",
-        gateway_metadata(gateway, CALLERS_POLICY),
-        {
-            "targetRefs": parts.gateway_target(NAME),
-            "apiKeyAuth": {
-                "credentialRefs": [parts.named("Secret", CALLERS_SECRET)],
-                # The first is that of OpenAI's clients, the other that of Anthropic's.
-                "extractFrom": [{"headers": ["Authorization", "x-api-key"]}],
-                "forwardClientIDHeader": constants.CALLER_HEADER,
-                "sanitize": True,
+def _callers(gateway: api.InferenceGateway) -> Iterable[Object]:
+    """Yield the policies that authenticate clients, and write their names into headers.
+
+    Envoy asks each request for an API key where it does so at all, so clients with tokens have a listener of their own.
+    Without the policy of that listener the one of the whole Gateway holds there, which takes no token."""
+    auth = gateway.spec.auth
+    if auth and auth.api_key:
+        target = {"targetRefs": parts.gateway_target(NAME)}
+        keys = {
+            "credentialRefs": [parts.named("Secret", CALLERS_SECRET)],
+            # The first is that of OpenAI's clients, the other that of Anthropic's.
+            "extractFrom": [{"headers": ["Authorization", "x-api-key"]}],
+            "forwardClientIDHeader": constants.CALLER_HEADER,
+            "sanitize": True,
+        }
+        metadata = gateway_metadata(gateway, CALLERS_POLICY)
+        yield parts.envoy_object("SecurityPolicy", metadata, {**target, "apiKeyAuth": keys})
+    if auth and auth.jwt:
+        name, listener = (TOKENS_POLICY, listener_names(gateway)[1]) if auth.api_key else (CALLERS_POLICY, "")
+        target = {"targetRefs": parts.gateway_target(NAME, listener)}
+        named = {"name": "has-subject", "action": "Allow", "cel": f"'{constants.SUBJECT_HEADER}' in request.headers"}
+        yield parts.envoy_object(
+            "SecurityPolicy",
+            gateway_metadata(gateway, name),
+            {
+                **target,
+                "jwt": {"providers": [_token_provider(auth.jwt)]},
+                # A policy of a route has rules in place of these, which name callers.
+                "authorization": {"defaultAction": "Deny", "rules": [named]},
             },
+        )
+
+
+def _token_provider(tokens: CallerTokens) -> dict[str, Any]:
+    keys = tokens.jwks
+    source = {"remoteJWKS": {"uri": keys.uri}} if keys.uri else {"localJWKS": {"type": "Inline", "inline": keys.inline}}
+    return {
+        "name": TOKEN_PROVIDER,
+        "issuer": tokens.issuer,
+        "audiences": list(tokens.audiences),
+        **source,
+        "claimToHeaders": [{"claim": tokens.caller_claim, "header": constants.SUBJECT_HEADER}],
+        "extractFrom": {
+            "headers": [{"name": "Authorization", "valuePrefix": "Bearer "}, {"name": "x-api-key"}],
         },
-    )
+    }
 
 
 def _failover(gateway: api.InferenceGateway) -> Object:
+    failover = gateway.spec.failover
+    statuses = RETRIED if failover is None else failover.status_codes
     return parts.envoy_object(
         "BackendTrafficPolicy",
         gateway_metadata(gateway, f"{NAME}-failover"),
         {
             "targetRefs": parts.gateway_target(NAME),
+            "tcpKeepalive": constants.TCP_KEEPALIVE,
             "retry": {
                 "numAttemptsPerPriority": ATTEMPTS,
                 "numRetries": retries(DEFAULT_PRIORITIES),
                 "retryOn": {
                     # Status codes count only with the last of these.
                     "triggers": ["connect-failure", "refused-stream", "reset", "retriable-status-codes"],
-                    "httpStatusCodes": [429, 503],
+                    "httpStatusCodes": sorted(set(statuses)),
                 },
             },
             "healthCheck": {
@@ -156,7 +213,21 @@ def _failover(gateway: api.InferenceGateway) -> Object:
 
 def _client_traffic(gateway: api.InferenceGateway) -> Object:
     metadata = gateway_metadata(gateway, f"{NAME}-client-traffic")
-    headers = {"earlyRequestHeaders": {"remove": list(_NOT_OF_CALLERS)}}
+    # An API key replaces this name of the client. Without one it stays, and is that of no key.
+    written = {constants.CALLER_HEADER: constants.TOKEN_CALLER} if accepts_tokens(gateway) else {}
+    # The processor decodes only gzip and br, and responds with 500 to other encodings. A client might decode none.
+    written["accept-encoding"] = "identity"
+    early = {
+        "set": [{"name": name, "value": value} for name, value in written.items()],
+        "remove": [name for name in _NOT_OF_CALLERS if name not in written],
+        # A backend can remove 16 headers at most, so the gateway removes here what no backend needs.
+        "removeOnMatch": [
+            {"type": "Exact", "value": constants.SUBJECT_HEADER},
+            *({"type": "Exact", "value": name} for name in private_headers.CLIENT_HEADERS),
+            *({"type": "Prefix", "value": prefix} for prefix in private_headers.CLIENT_PREFIXES),
+        ],
+    }
+    headers = {"earlyRequestHeaders": early}
     spec = {"targetRefs": parts.gateway_target(NAME), "headers": headers, **parts.buffers()}
     return parts.envoy_object("ClientTrafficPolicy", metadata, spec)
 

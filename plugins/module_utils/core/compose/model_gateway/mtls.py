@@ -124,6 +124,14 @@ def cluster_gateway_objects(
         return tuple(certificates)
     listening = [
         parts.gateway(_metadata(cluster, _NAME), *listeners),
+        parts.envoy_object(
+            "BackendTrafficPolicy",
+            _metadata(cluster, _NAME),
+            {
+                "targetRefs": [parts.named("Gateway", _NAME, constants.GATEWAY_GROUP)],
+                "tcpKeepalive": constants.TCP_KEEPALIVE,
+            },
+        ),
         *(_admission(cluster, clients, hosts_gateway=hosts_gateway) if clients else ()),
     ]
     return *certificates, *listening

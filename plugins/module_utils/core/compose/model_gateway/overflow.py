@@ -60,6 +60,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.mode
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.routes import (
     Route,
     ai_route,
+    host_rewrite,
     reference,
     rule_of,
 )
@@ -168,7 +169,8 @@ def overflow_objects(route: Route) -> Iterator[Object]:
         yield from backends.backend_objects(route.metadata(backends.detour_name(name)), found)
         headers = {constants.SERVICE_HEADER: model, constants.ENDPOINT_HEADER: name}
         rule = rule_of(route, headers, [reference(name, 1, 0, route.targets[name].model)])
-        desired = ai_route(route, _route_name(name), _LISTENER, [rule])
+        desired = ai_route(route, _route_name(name), [_LISTENER], [rule])
+        yield host_rewrite(route, _route_name(name))
         labels = {**fields(desired, "metadata", "labels"), **_labels(route)}
         yield {**desired, "metadata": {**fields(desired, "metadata"), "labels": labels}}
 

@@ -18,6 +18,8 @@ TRUST_API = "trust.cert-manager.io/v1alpha1"
 HTTP = "http"
 HTTPS = "https"
 """Names of the listeners of Gateways."""
+PROCESSOR = f"{constants.MODEL_GATEWAY}-processor"
+"""GatewayConfig with the resources of the AI gateway's processor beside each proxy, which the serving stack applies."""
 MERGED = "StrategicMerge"
 """Merge type of every policy on a route. Without it the route loses what the gateway's policies ask for: with a
 SecurityPolicy the keys of callers, with a BackendTrafficPolicy failover."""
@@ -39,9 +41,10 @@ def named(kind: str, name: str, group: str = "") -> dict[str, str]:
     return {"group": group, "kind": kind, "name": name}
 
 
-def gateway_target(name: str) -> list[dict[str, str]]:
-    """Return the targetRefs of a policy for a whole Gateway."""
-    return [named("Gateway", name, constants.GATEWAY_GROUP)]
+def gateway_target(name: str, listener: str = "") -> list[dict[str, str]]:
+    """Return the targetRefs of a policy for a whole Gateway, or for one of its listeners."""
+    section = {"sectionName": listener} if listener else {}
+    return [{**named("Gateway", name, constants.GATEWAY_GROUP), **section}]
 
 
 def route_targets(routes: Iterable[str]) -> list[dict[str, str]]:
@@ -74,13 +77,18 @@ def gateway(metadata: Mapping[str, Any], *listeners: Mapping[str, Any]) -> Objec
     return {
         "apiVersion": GATEWAY_API,
         "kind": "Gateway",
-        "metadata": dict(metadata),
+        "metadata": {**metadata, "annotations": {"aigateway.envoyproxy.io/gateway-config": PROCESSOR}},
         "spec": {
             "gatewayClassName": constants.MODEL_GATEWAY_CLASS,
             "infrastructure": {"parametersRef": named("EnvoyProxy", proxy, constants.ENVOY_GROUP)},
             "listeners": [{**listener, "allowedRoutes": allowed} for listener in listeners],
         },
     }
+
+
+def token_listener(listener: str) -> str:
+    """Return the name of the listener for clients with tokens beside one for clients with API keys."""
+    return f"{listener}-jwt"
 
 
 def https_listener(*secrets: str) -> dict[str, Any]:
@@ -94,8 +102,10 @@ def https_listener(*secrets: str) -> dict[str, Any]:
 
 
 def buffers() -> dict[str, Any]:
-    """Return the limits of a ClientTrafficPolicy that let whole requests and answers into the proxy's buffers."""
+    """Return the limits of a ClientTrafficPolicy that let whole requests and answers into the proxy's buffers, and the
+    probes of silent connections."""
     return {
+        "tcpKeepalive": constants.TCP_KEEPALIVE,
         "connection": {"bufferLimit": "50Mi"},
         "http2": {"initialStreamWindowSize": "16Mi", "initialConnectionWindowSize": "24Mi"},
     }

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
-Matches: TypeAlias = "list[dict[str, str]]"
+Matches: TypeAlias = "list[dict[str, Any]]"
 """Header matches of a rule, which all have to hold; none match every request."""
 
 _MOST_CHARACTERS = 1024
@@ -28,7 +28,7 @@ def divided(values: Iterable[str], suffix: str = "") -> list[str]:
     return [_alternatives(part, suffix) for part in patterns]
 
 
-def pattern(header: str, value: str) -> dict[str, str]:
+def pattern(header: str, value: str) -> dict[str, Any]:
     """Return the match of a header by a regular expression."""
     return {"type": "RegularExpression", "name": header, "value": value}
 

@@ -87,15 +87,15 @@ REFUSALS = (
         "response.code == 401",
         "authentication_error",
         "invalid_api_key",
-        "The API key is missing or unknown. Send the key that the operator of this gateway gave you in the header "
+        "The API key or token is missing, unknown or expired. Send one that this gateway accepts in the header "
         "Authorization, as a Bearer token, or in x-api-key.",
     ),
     Refusal(
         "response.code == 403",
         "permission_error",
         "permission_denied",
-        "This API key may not use this model. Check the name of the model, or ask the operator of this gateway for "
-        "access.",
+        "This API key or token may not use this model. Check the name of the model, or ask the operator of this "
+        "gateway for access.",
     ),
     Refusal(
         'response.code == 404 && response.code_details in ["direct_response", "route_not_found"]',

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -20,10 +20,15 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.mode
     Overflow,
     Target,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.costs import (
+    COST_KEY,
+    ServicePrices,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.gateway import (
     NAME,
+    accepts_tokens,
     gateway_metadata,
-    listener_name,
+    listener_names,
     parent,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.mtls import ClusterGateway
@@ -46,7 +51,7 @@ _COSTS = (
 class Route:
     """ModelService on a gateway in mode Model. `resolution` has the weights of all priorities. `names_callers`: every
     backend gets the name of who calls, as tokens are counted by that. `overflow`: requests for the first priority take
-    a detour, where budgets are counted."""
+    a detour, where budgets are counted. `prices`: of its models, where a budget of unit Cost needs them."""
 
     service: api.ModelService
     gateway: api.InferenceGateway
@@ -54,6 +59,7 @@ class Route:
     cluster_gateways: ClusterGateways
     names_callers: bool = False
     overflow: Overflow | None = None
+    prices: ServicePrices | None = None
 
     @property
     def name(self) -> str:
@@ -157,6 +163,7 @@ def route_objects(route: Route) -> tuple[Object, ...]:
         workload_namespace(route.service.namespace),
         *_trust(route),
         *_backends(route),
+        host_rewrite(route, route.service.name),
         _ai_route(route),
     )
 
@@ -187,9 +194,15 @@ def _shared_metadata(route: Route, name: str) -> dict[str, Any]:
 
 def _backends(route: Route) -> Iterable[Object]:
     for name, found in route.targets.items():
-        withheld = [*(route.overflow.withheld if route.overflow and name in route.first else ())]
-        withheld += [] if route.gateway.spec.auth else backends.unasked_keys(found)
         named = route.names_callers_to(name)
+        tokens = accepts_tokens(route.gateway)
+        withheld: list[str] = []
+        if not found.cluster:
+            withheld += route.overflow.withheld if route.overflow and name in route.first else []
+            withheld += [constants.SUBJECT_HEADER] if tokens and not named else []
+        # Envoy removes API keys that it asks for, and no tokens.
+        if tokens or not (route.gateway.spec.auth or found.cluster):
+            withheld += backends.unasked_keys(found)
         yield from backends.backend_objects(route.metadata(name), found, names_callers=named, withheld=withheld)
 
 
@@ -200,7 +213,7 @@ def _ai_route(route: Route) -> Object:
         "streamIdleTimeout": (limits and limits.idle) or IDLE_TIMEOUT,
         "modelsOwnedBy": route.service.namespace,
     }
-    return ai_route(route, route.service.name, parent(listener_name(route.gateway)), [rule])
+    return ai_route(route, route.service.name, map(parent, listener_names(route.gateway)), [rule])
 
 
 def rule_of(route: Route, headers: Mapping[str, str], references: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -216,19 +229,43 @@ def rule_of(route: Route, headers: Mapping[str, str], references: Sequence[Mappi
     }
 
 
-def ai_route(route: Route, name: str, listener: Mapping[str, str], rules: Sequence[Mapping[str, Any]]) -> Object:
-    """Return the AIGatewayRoute with these rules on a listener."""
+def ai_route(
+    route: Route, name: str, listeners: Iterable[Mapping[str, str]], rules: Sequence[Mapping[str, Any]]
+) -> Object:
+    """Return the AIGatewayRoute with these rules on listeners."""
     return {
         "apiVersion": backends.AI_API,
         "kind": "AIGatewayRoute",
         "metadata": route.metadata(name),
         "spec": {
-            "parentRefs": [{**listener, "namespace": constants.SYSTEM_NAMESPACE}],
+            "parentRefs": [{**listener, "namespace": constants.SYSTEM_NAMESPACE} for listener in listeners],
             "rules": list(rules),
             # Naming the costs also makes the gateway ask backends for the tokens of streams.
-            "llmRequestCosts": [{"metadataKey": key, "type": kind} for key, kind in _COSTS],
+            "llmRequestCosts": [
+                *({"metadataKey": key, "type": kind} for key, kind in _COSTS),
+                *_price(route, [each["name"] for rule in rules for each in rule["backendRefs"]]),
+            ],
         },
     }
+
+
+def _price(route: Route, ways: Collection[str]) -> Iterable[dict[str, str]]:
+    """Yield the cost of a request by the prices of a service, whichever of these backends answers it."""
+    if route.prices:
+        written, members = route.service.spec.endpoints, route.resolution.members
+        entries = {route.backend_name(each.endpoint): written[each.entry].name or "" for each in members}
+        entries |= {backends.detour_name(name): entry for name, entry in entries.items()}
+        expression = route.prices.expression({name: entries.get(name, "") for name in ways})
+        yield {"metadataKey": COST_KEY, "type": "CEL", "cel": expression}
+
+
+def host_rewrite(route: Route, name: str) -> Object:
+    """Return the HTTPRouteFilter that sends requests of an AIGatewayRoute with this name to the host of their backend.
+
+    The AI gateway creates one where there is none, by which Envoy sends backends the host that the client asked for, in
+    x-forwarded-host. On a new connection Envoy adds it after all filters that could remove it."""
+    rewrite = {"hostname": {"type": "Backend"}, "appendXForwardedHost": False}
+    return parts.envoy_object("HTTPRouteFilter", route.metadata(f"ai-eg-host-rewrite-{name}"), {"urlRewrite": rewrite})
 
 
 def _references(route: Route) -> Sequence[Mapping[str, Any]]:

@@ -75,6 +75,7 @@ class Memory:
             status="Status",
             phases=PHASES,
             uses=("net",),
+            has_nodes=True,
             computed=("Version",),
             fields=(
                 Field("Net", update="net"),
@@ -526,3 +527,55 @@ def test_calls_that_are_too_early_are_sent_again_and_end_with_the_error_of_the_c
     made.refuse[title] = ["TooEarly"] * 3
     present(made, *listed)
     assert made.calls[0] == title
+
+
+def occupied(**replicas: str) -> Callable[[Resource], str]:
+    """Return what keeps a group of the cloud, by its name."""
+    return lambda resource: replicas.get(resource["name"], "")
+
+
+def purged(cloud: Memory, *listed: Resource, check: bool = False, **replicas: str) -> tuple[list[str], list[str]]:
+    """Return the actions of a run with `purge`, and what is pending, where replicas run on some groups."""
+    changes = Changes(check)
+    wait = Wait(5.0, 0.0, lambda _line: None, RefusedError)
+    run = Engine(cloud, listed, changes, wait, occupants=occupied(**replicas))
+    run.present(purge=True)
+    return changes.actions, run.pending
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_an_unlisted_group_stays_while_replicas_run_on_it(made: Memory, check: bool) -> None:
+    """A new group is created at once; the old one, which was renamed, is deleted by the run that finds it empty."""
+    renamed = net(), group("new")
+    actions, pending = purged(made, *renamed, check=check, group="team/chat-0 runs there")
+    assert actions == ["create group new"]
+    assert pending == ["group group stays for now: team/chat-0 runs there"]
+    assert "group" in made.there
+    actions, pending = purged(made, *renamed, check=check)
+    assert ("delete group group" in actions, pending) == (True, [])
+    assert ("group" in made.there) is check
+
+
+def test_what_an_occupied_group_uses_stays_with_it(made: Memory) -> None:
+    made.there["old-net"] = {**made.there["net"]}
+    other = entry("main", "net", {"Range": "10.1.0.0/16"})
+    made.there["main"] = {**other["body"], "Id": "id-main"}
+    actions, pending = purged(made, other, group="team/chat-0 runs there")
+    assert (actions, sorted(made.there)) == ([], ["group", "main", "net", "old-net"])
+    assert "network net stays for now: group uses it" in pending
+    assert len(pending) == 3
+
+
+def test_an_occupied_group_stays_though_its_successor_cannot_be_created(made: Memory) -> None:
+    made.refuse["create new"] = ["Quota"]
+    with pytest.raises(RefusedError, match="create new: Quota: refused"):
+        purged(made, net(), group("new"), group="team/chat-0 runs there")
+    assert "group" in made.there
+
+
+def test_listed_groups_and_objects_without_nodes_are_never_asked_for_replicas(made: Memory) -> None:
+    made.there["old-net"] = {**made.there["net"], "Id": "id-old"}
+    assert purged(made, net(), group(), **{"old-net": "no node", "net": "x", "group": "x"}) == (
+        ["delete network old-net"],
+        [],
+    )

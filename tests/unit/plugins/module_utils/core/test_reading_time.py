@@ -13,9 +13,11 @@ import time
 from collections.abc import Callable
 
 import pytest
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import engine_flags, images
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import images
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import masked
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.servers import flags
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.yaml_documents import Source, documents
+from ansible_collections.modelplane.fleet.tests.written import command_line
 
 FACTOR = 8
 GENEROUS = 3
@@ -86,8 +88,9 @@ def read_yaml(text: str) -> None:
 
 
 def read_script(text: str) -> None:
-    engine_flags.parallelism(engine_flags.CommandLine(["sh", "-c", text]))
-    engine_flags.port(engine_flags.CommandLine(["sh", "-c", text]), 8000)
+    line = command_line({"command": ["sh", "-c", text]})
+    flags.parallelism(line)
+    line.number(("--port",), 65535)
 
 
 READERS = [

@@ -276,3 +276,20 @@ def test_a_policy_in_a_misspelt_namespace() -> None:
         fleet(gateway=GATEWAY, service=SERVICE, policy=change(ELSEWHERE, "namespace: team", "namespace: taem")).problems
     )
     assert (found.path, found.hint) == ("spec.services.matchLabels", "ModelServices are in namespace team")
+
+
+TOKENS_TOO = GATEWAY.replace(
+    "apiKey: {", "jwt: {hostname: a.example, issuer: a, audiences: [b], jwks: {uri: 'https://a'}}, apiKey: {"
+)
+
+
+@pytest.mark.parametrize(
+    ("gateway", "field", "needed"),
+    [(GATEWAY, "subjects", "jwt"), (GATEWAY, "groups", "jwt.groupsClaim"), (TOKENS_TOO, "groups", "jwt.groupsClaim")],
+)
+def test_clients_with_tokens_that_no_gateway_knows(gateway: str, field: str, needed: str) -> None:
+    written = change(POLICY, "callers: [{name: acme}]", f"{field}: [ml]")
+    loaded = fleet(gateway=gateway, policy=written)
+    problem = only([each for each in loaded.problems if "has no effect at InferenceGateway edge" in each.message])
+    assert (problem.path, problem.severity) == (f"spec.{field}", "warning")
+    assert problem.message.endswith(f"which has no spec.auth.{needed}")

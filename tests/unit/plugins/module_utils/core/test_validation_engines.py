@@ -150,7 +150,7 @@ def pair(prefill: str, decode: str) -> str:
         pytest.param(
             {"deployment": change(DEPLOYMENT, "image: vllm}", f"image: x, {SERVE}[-tp=eight]}}")},
             "warning",
-            f"{CONTAINER}.args",
+            f"{CONTAINER}.args[0]",
             20,
             "has a value of -tp with which the engine does not start",
             "It must be a whole number of 1 or more",
@@ -159,7 +159,7 @@ def pair(prefill: str, decode: str) -> str:
         pytest.param(
             {"deployment": change(DEPLOYMENT, "image: vllm}", f"image: x, {SERVE}[--gpu-memory-utilization=2.5]}}")},
             "warning",
-            f"{CONTAINER}.args",
+            f"{CONTAINER}.args[0]",
             20,
             "has a value of --gpu-memory-utilization with which the engine does not start",
             "It must be a number above 0 and up to 1, such as 0.9",

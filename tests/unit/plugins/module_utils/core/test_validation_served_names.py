@@ -28,14 +28,15 @@ from little_fleet import (
 )
 
 NAMED = "--served-model-name"
+SGLANG = "python3, -m, sglang.launch_server, --host, 0.0.0.0, --port, '8000'"
 CHAIN = "env: [{name: A, value: h1dden}, {name: B, value: $(A)/b}], args: [--served-model-name=$(B)]"
 RIGHT_NAMES = (
     "env: [{name: A, value: team}, {name: B, value: $(A)/qwen}], args: [--served-model-name=$(B)]",
-    "command: [sh, -c, 'export N=team/qwen && exec vllm serve m --served-model-name $N $FLAGS']",
-    "command: [sh, -c, '. /env; exec vllm serve m --served-model-name $MODELPLANE_SERVED_MODEL_NAME']",
+    "command: [sh, -c, 'exec vllm serve m --served-model-name $MODELPLANE_SERVED_MODEL_NAME']",
+    "command: [sh, -c, 'exec vllm serve m --served-model-name $NAME'], env: [{name: NAME, value: team/qwen}]",
     "args: [--config=/a.yaml, --served-model-name=$(MODELPLANE_SERVED_MODEL_NAME)]",
     "args: [--served-model-name, $(UNKNOWN), team/qwen]",
-    "command: [python3, -m, sglang.launch_server, --served-model-name, team/qwen, --log-level, info]",
+    f"command: [{SGLANG}, --served-model-name, team/qwen, --log-level, info]",
 )
 """Fields of engines that serve the name that a gateway asks for."""
 
@@ -58,11 +59,10 @@ RIGHT_NAMES = (
                 ("two words", "args: [--model=m, --served-model-name, qwen]", "args[1]"),
                 ("underscores", "args: [--served_model_name, qwen, chat, --seed=1]", "args[0]"),
                 ("a script", "command: [sh, -c, 'exec vllm serve m --served-model-name qwen']", "command[2]"),
-                ("sglang", "command: [python3, -m, sglang.launch_server, --served-model-name, q]", "command[3]"),
+                ("sglang", f"command: [{SGLANG}, --served-model-name, q]", "command[7]"),
                 ("$$", "env: [{name: A, value: team/qwen}], args: [--served-model-name=$$(A)]", "args[0]"),
                 ("no shell", "args: [--served-model-name=$MODELPLANE_SERVED_MODEL_NAME]", "args[0]"),
                 ("an argument beside a file", "args: [--config=/a.yaml, --served-model-name=q]", "args[1]"),
-                ("export", "command: [sh, -c, 'export N=q; vllm serve m --served-model-name $N']", "command[2]"),
             )
         ),
         pytest.param(
@@ -77,10 +77,10 @@ RIGHT_NAMES = (
         pytest.param(
             {
                 "gateway": GATEWAY,
-                "deployment": engine("command: [sglang, serve, --served-model-name, team/qwen, q]"),
+                "deployment": engine(f"command: [{SGLANG}, --served-model-name, team/qwen, q]"),
             },
             "error",
-            f"{CONTAINER}.command[2]",
+            f"{CONTAINER}.command[7]",
             20,
             f"gives SGLang 2 names with {NAMED}, and it takes one: it does not start",
             "Write --served-model-name=$(MODELPLANE_SERVED_MODEL_NAME) alone",

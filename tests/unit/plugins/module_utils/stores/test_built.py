@@ -32,7 +32,9 @@ def write(folder: Path, top: str, value: dict[str, Any]) -> Path:
 @pytest.fixture
 def build(tmp_path: Path) -> Path:
     (tmp_path / "plan.json").write_text(document_text({"secretCopies": [{"cluster": "east"}]}))
-    write(tmp_path, "clusters/east", thing("Namespace", "a"))
+    write(
+        tmp_path, "clusters/east", thing("Namespace", "a", labels={"app.kubernetes.io/managed-by": "modelplane.fleet"})
+    )
     write(tmp_path, "clusters/east", thing("ConfigMap", "b", namespace="a"))
     write(tmp_path, "control", thing("ConfigMap", "c", namespace="a"))
     stack = thing("ServingStack", "s", namespace="x", labels={"modelplane.ai/cluster": "stacked"})
@@ -52,6 +54,22 @@ def test_what_each_cluster_should_have(build: Path) -> None:
 @pytest.mark.parametrize("name", ["stacked", "observed"])
 def test_a_cluster_of_the_fleet_may_have_nothing(build: Path, name: str) -> None:
     assert Build(str(build)).objects(name) == []
+
+
+def test_namespaces_of_users_are_not_applied(build: Path) -> None:
+    write(build, "clusters/east", thing("Namespace", "modelplane-system"))
+    write(build, "control", thing("Namespace", "team"))
+    assert [value["metadata"]["name"] for value in Build(str(build)).objects("east")] == ["a", "b"]
+    assert {value["kind"] for value in Build(str(build)).control()} == {"ConfigMap", "ServingStack"}
+
+
+def test_the_namespace_of_a_cluster_that_left_is_no_cluster(build: Path) -> None:
+    write(build, "clusters/left", thing("Namespace", "modelplane-system"))
+    assert "left" not in Build(str(build)).clusters()
+    with pytest.raises(StoreError, match=r"knows no cluster left.*state=absent"):
+        Build(str(build)).objects("left")
+    write(build, "clusters/observed", thing("Namespace", "modelplane-system"))
+    assert Build(str(build)).objects("observed") == []
 
 
 def test_a_cluster_that_no_one_knows_is_a_mistake(build: Path) -> None:

@@ -127,9 +127,8 @@ ADDITIONS = {
     r"InferenceCluster spec\.nodePools\[\]\.eks(\..*)?": "machines are bought in several ways",
     r"InferenceCluster spec\.nodePools\[\]\.gke(\..*)?": "machines are bought, placed and connected in several ways",
     r"GKECluster spec\.nodePools\[\]\.(spot|flexStart|maxRunDuration|reservationAffinity|upgradeSettings"
-    r"|shieldedInstanceConfig|placementPolicy|gvnic|acceleratorNetworkProfile|additionalNodeNetworkConfigs)(\W.*)?": (
-        "machines are bought, placed and connected in several ways"
-    ),
+    r"|shieldedInstanceConfig|placementPolicy|gvnic|gpuDriverVersion|acceleratorNetworkProfile"
+    r"|additionalNodeNetworkConfigs)(\W.*)?": ("machines are bought, placed and connected in several ways"),
     r"(InferenceCluster spec\.cluster\.gke|GKECluster spec)\.(privateNodes|cloudNat|masterAuthorizedNetworks"
     r"|nodeServiceAccount|databaseEncryption|datapathProvider)(\W.*)?": "clusters are hardened",
     r"InferenceCluster status\.gateway\.internalAddress": "gateways in mode Path have another one",
@@ -145,15 +144,19 @@ ADDITIONS = {
     r"ModelReplica spec\.engines\[\]\.members\[\]\.deviceRequests\[\]\.device": "claims accept one kind of device",
     r"ModelReplica spec\.engines\[\]\.members\[\]\.deviceRequests\[\]\.guarded": "claims skip devices",
     r"ModelDeployment spec\.template\.spec\.model(\..*)?": "weights are compared with the memory of devices",
+    r"Model(Deployment|Replica) (spec\.template\.)?spec\.modelCacheRef\.readOnly": "modules are written elsewhere",
+    r"ModelReplica spec\.claimNames": "names of claims have a digest",
     r"ModelReplica spec\.modelCacheRef\.layout": "engine pods depend on it",
     r"ModelReplica spec\.modelCacheRef\.(volume|previous(\.\w+)?)": "an edit of a cache gets a volume of its own",
+    r"ModelCache spec\.huggingFace\.(include|exclude)(\[\])?": "repositories hold several formats and quantisations",
+    r"ModelCache spec\.huggingFace\.(env|caBundle)(\W.*)?": "clusters reach the hub by proxies and mirrors",
     r"ModelCache spec\.huggingFace\.layout": "engines may name a cached repository",
     r"ModelCache status\.clusters\[\]\.artifact": "a phase holds only for what was staged",
     r"ModelService spec\.endpoints\[\]\.(name|priority)": "failover",
     r"ModelService spec\.survive(\..*)?": "a plan knows what a loss of a cluster leaves",
     r"InferenceGateway spec\.listeners(\[\].*)?": "listeners for HTTPS",
     r"ServingStack spec\.gateway\.listeners\[\]\.(hostname|tls(\..*)?)": "listeners for HTTPS",
-    r"InferenceGateway spec\.(mode|clusterName|tls|auth|serviceSelector)(\W.*)?": "gateways in mode Model",
+    r"InferenceGateway spec\.(mode|clusterName|tls|auth|failover|serviceSelector)(\W.*)?": "gateways in mode Model",
     r"InferenceGateway status\.(endpoints|clientCACertificate)(\..*)?": "gateways in mode Model",
     r"ModelService (spec\.timeouts|status\.(model|routes))(\..*)?": "gateways in mode Model",
     r"ModelEndpoint spec\.(origin|api|model)(\..*)?": "gateways in mode Model",
@@ -166,8 +169,11 @@ ADDITIONS = {
     r"Model(Deployment|Replica) .*\.containers\[\]\.resources(\..*)?": "pods may ask for cpu, memory and disk",
     r"Model(Deployment|Replica) .*\.containers\[\]\.lifecycle(\..*)?": "streams outlast what pods may take to stop",
     r"Model(Deployment|Replica) .*\.template\.spec\.terminationGracePeriodSeconds": "the same",
-    r"Model(Deployment|Replica) .*\.containers\[\]\.(liveness|startup)Probe(\..*)?": "engines differ in their checks",
+    r"Model(Deployment|Replica) .*\.containers\[\]\.(liveness|readiness|startup)Probe(\..*)?": "engines differ",
     r"Model(Deployment|Replica) .*\bengines\[\]\.(startupMinutes|stall(\..*)?)": "engines hang, and load for long",
+    r"Model(Deployment|Replica) .*\bengines\[\]\.(port|healthPath)": "servers listen and report health elsewhere",
+    r"Model(Deployment|Replica) .*\btemplate\.spec\.(serviceAccountName|volumes)(\W.*)?": "files and cloud identities",
+    r"Model(Deployment|Replica) .*\bcontainers\[\]\.volumeMounts(\W.*)?": "files and cloud identities",
     r"Model(Deployment|Replica) .*\.securityContext(\W.*)?": "images that need a user, a group or a capability",
 }
 

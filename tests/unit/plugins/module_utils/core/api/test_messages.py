@@ -321,7 +321,16 @@ def test_a_key_in_place_of_its_secret_is_not_repeated(of: str, minimal: dict[str
 def test_fields_about_secrets_are_found() -> None:
     found = {loc[-1] for kind in KINDS.values() for loc in about_secrets(kind)}
     assert found == {
-        *("auth", "authSecret", "credential", "credentials", "identitySecretRef", "imagePullSecrets", "secretKeyRef"),
+        *(
+            "auth",
+            "authSecret",
+            "credential",
+            "credentials",
+            "identitySecretRef",
+            "imagePullSecrets",
+            "secret",
+            "secretKeyRef",
+        ),
         *("secretRef", "secrets"),
     }
 

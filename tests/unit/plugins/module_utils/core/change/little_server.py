@@ -15,13 +15,14 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inv
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.conditions import (
     Empty,
     Established,
+    Known,
     Released,
     RouteCondition,
     Unused,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.difference import Observed, Scope, entry
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.objects import plan
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.routes import ai_backends
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.routes import weighted_backends
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.steps import ChangePlan, Step, Wait
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.route_policies import guards
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, text
@@ -53,7 +54,7 @@ def backend(name: str, namespace: str) -> Object:
 
 def ai_route(name: str, namespace: str, to: Iterable[str], gateway: str = "gateway") -> Object:
     """Return a route to backends."""
-    rules = [{"backendRefs": [{"name": target}]} for target in to]
+    rules = [{"backendRefs": [{"name": target, "weight": 1} for target in to]}]
     return thing(AI, AI_ROUTE, name, namespace, spec={"parentRefs": [{"name": gateway}], "rules": rules})
 
 
@@ -85,19 +86,29 @@ def limits(name: str, namespace: str, route: str, units: Iterable[str]) -> Objec
     return thing(ENVOY, "BackendTrafficPolicy", name, namespace, spec=spec)
 
 
+Slots = tuple[tuple[str, int], ...]
+"""Backends of a route in order, each with its weight."""
+
+
 @dataclass
 class Followed:
     """HTTPRoute of an AIGatewayRoute: the written and the programmed version."""
 
-    written: frozenset[str]
+    written: Slots
     parents: Sequence[Object]
-    programmed: frozenset[str] | None = None
+    programmed: Slots | None = None
+
+    @property
+    def serving(self) -> frozenset[str]:
+        """Return the backends that get requests."""
+        return frozenset(name for name, weight in self.programmed or () if weight)
 
 
 @dataclass
 class Server:
     """Objects of one server, with the inventory of the fleet and programmed routes.
 
+    processor: slots of each route in the configuration that the external processor has read.
     stuck: routes that gateways do not program.
     failing: objects that the server does not write or delete.
     """
@@ -105,13 +116,26 @@ class Server:
     objects: dict[Key, Object] = field(default_factory=dict)
     inventory: dict[Key, Entry] = field(default_factory=dict)
     followed: dict[tuple[str, str], Followed] = field(default_factory=dict)
+    processor: dict[tuple[str, str], Slots] = field(default_factory=dict)
     stuck: Collection[tuple[str, str]] = ()
     failing: Collection[Key] = ()
 
     def copy(self) -> Server:
         """Return a copy of the server."""
         followed = {key: replace(value) for key, value in self.followed.items()}
-        return replace(self, objects=dict(self.objects), inventory=dict(self.inventory), followed=followed)
+        return replace(
+            self,
+            objects=dict(self.objects),
+            inventory=dict(self.inventory),
+            followed=followed,
+            processor=dict(self.processor),
+        )
+
+    def read_configuration(self) -> None:
+        """Let the external processor read the slots of all routes."""
+        self.processor = {
+            key[2:]: tuple(weighted_backends(value)) for key, value in self.objects.items() if key.kind == AI_ROUTE
+        }
 
     def observed(self) -> Observed:
         """Return the observed state."""
@@ -139,11 +163,11 @@ class Server:
         if live is None:
             return self.followed.pop(route, None) is not None
         if known is None:
-            self.followed[route] = Followed(frozenset(ai_backends(live)), entries(live, "spec", "parentRefs"))
+            self.followed[route] = Followed(tuple(weighted_backends(live)), entries(live, "spec", "parentRefs"))
         elif known.programmed != known.written:
             known.programmed = known.written
         else:
-            before, known.written = known.written, frozenset(ai_backends(live))
+            before, known.written = known.written, tuple(weighted_backends(live))
             return known.written != before
         return True
 
@@ -163,7 +187,8 @@ class Server:
                     for kind in ("Accepted", "ResolvedRefs")
                 ]
                 parents = [{"parentRef": parent, "conditions": accepted} for parent in known.parents]
-                rules = [{"backendRefs": [{"kind": "Backend", "name": target} for target in sorted(known.written)]}]
+                references = [{"kind": "Backend", "name": name, "weight": weight} for name, weight in known.written]
+                rules = [{"backendRefs": references}]
                 yield {
                     "kind": HTTP_ROUTE,
                     "metadata": {"name": name, "namespace": place, "generation": 2},
@@ -216,6 +241,9 @@ class Sender:
 
     def _end(self) -> None:
         self.check()
+        if self.chance.random() < 0.3:
+            self.server.read_configuration()
+            self.check()
         routes = sorted({key[2:] for key in self.server.objects if key.kind == AI_ROUTE} | set(self.server.followed))
         for route in self.chance.sample(routes, min(len(routes), self.chance.randrange(3))):
             if self.server.follow(route):
@@ -234,6 +262,9 @@ class Conditions:
         assert all(outcome.action for outcome in results.values())
         self.server.follow_all()
         self.check()
+        if isinstance(waits[0].condition, Known):
+            self.server.read_configuration()
+            self.check()
         return {wait.id: wait.condition.subject or "it" for wait in waits if not self._holds(wait)}
 
     def _holds(self, wait: Wait) -> bool:

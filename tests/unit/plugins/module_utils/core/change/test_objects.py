@@ -68,10 +68,17 @@ def test_the_steps_of_a_route_that_leaves_a_backend() -> None:
         "wait until the AI gateway has applied earlier route changes in namespace team",
         "write Backend team/new",
         "write AIGatewayRoute team/chat",
+        "wait until processors know the new backends of the routes in namespace team",
+        "write version 2 of AIGatewayRoute team/chat",
+        "wait until gateways have programmed the routes in namespace team",
+        "wait until gateways have programmed the routes in namespace team",
+        "write the final version of AIGatewayRoute team/chat",
         "wait until gateways have programmed the routes in namespace team",
         "delete Backend team/old",
     ]
     assert reasons(change_plan) == [
+        "AIGatewayRoute team/chat waits until processors know the new backends of the routes in namespace team",
+        "AIGatewayRoute team/chat waits until gateways have programmed the routes in namespace team",
         "Backend team/old waits until the AI gateway has applied earlier route changes in namespace team",
         "Backend team/old waits until gateways have programmed the routes in namespace team",
     ]
@@ -83,14 +90,44 @@ def test_a_route_waits_for_the_gateway_to_accept_its_overflow_route() -> None:
     live = server(TEAM, *backends, keys("keys", "team", "chat"), ai_route("chat", "team", ["one"]))
     desired = [*backends, keys("keys", "team", "chat"), ai_route("chat", "team", [detour])]
     change_plan = planned(live, by_key(TEAM, *desired, overflow_route("behind", "team", ["one"])))
-    assert texts(change_plan) == [
+    assert texts(change_plan)[1:5] == [
         "write AIGatewayRoute team/behind",
         "wait until the gateway has accepted AIGatewayRoute team/behind",
         "write AIGatewayRoute team/chat",
+        "wait until processors know the new backends of the routes in namespace team",
     ]
-    assert reasons(change_plan) == [
-        "AIGatewayRoute team/chat waits until the gateway has accepted AIGatewayRoute team/behind"
+    assert reasons(change_plan)[:2] == [
+        "AIGatewayRoute team/chat waits until the gateway has accepted AIGatewayRoute team/behind",
+        "AIGatewayRoute team/chat waits until processors know the new backends of the routes in namespace team",
     ]
+
+
+def test_the_requests_of_one_route_change_at_a_time() -> None:
+    """All routes wait for processors together, and each switch is programmed before the next one."""
+    routes = {name: [TEAM, backend(name, "team"), backend(f"{name}-new", "team")] for name in ("chat", "code")}
+    before = [value for values in routes.values() for value in values]
+    live = server(*before, *(ai_route(name, "team", [name]) for name in routes))
+    desired = by_key(*before, *(ai_route(name, "team", [name, f"{name}-new"]) for name in routes))
+    assert texts(planned(live, desired)) == [
+        "wait until the AI gateway has applied earlier route changes in namespace team",
+        "write AIGatewayRoute team/chat",
+        "write AIGatewayRoute team/code",
+        "wait until processors know the new backends of the routes in namespace team",
+        "wait until processors know the new backends of the routes in namespace team",
+        "write the final version of AIGatewayRoute team/chat",
+        "wait until gateways have programmed the routes in namespace team",
+        "write the final version of AIGatewayRoute team/code",
+        "wait until gateways have programmed the routes in namespace team",
+    ]
+
+
+def test_a_change_of_weights_needs_no_wait() -> None:
+    objects = [TEAM, backend("one", "team"), backend("two", "team")]
+    route = ai_route("chat", "team", ["one", "two"])
+    live = server(*objects, route)
+    references = [{"name": "one", "weight": 3, "priority": 1}, {"name": "two", "weight": 1}]
+    changed = {**route, "spec": {**route["spec"], "rules": [{"backendRefs": references}]}}
+    assert texts(planned(live, by_key(*objects, changed))) == ["write AIGatewayRoute team/chat"]
 
 
 def test_a_limit_goes_once_gateways_follow_the_route_that_it_is_about() -> None:

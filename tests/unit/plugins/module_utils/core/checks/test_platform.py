@@ -241,6 +241,34 @@ def test_caches_without_a_class_wait() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("provisioner", "parameters", "least"),
+    [
+        ("filestore.csi.storage.gke.io", {"tier": "enterprise"}, 1024),
+        ("filestore.csi.storage.gke.io", {"tier": "premium"}, 2560),
+        ("filestore.csi.storage.gke.io", {}, 1024),
+        ("filestore.csi.storage.gke.io", {"tier": "enterprise", "multishare": "true"}, 100),
+        ("fsx.csi.aws.com", {"deploymentType": "SCRATCH_2"}, 1200),
+        ("file.csi.azure.com", {"skuName": "Premium_LRS"}, 100),
+        ("file.csi.azure.com", {"skuName": "Standard_LRS"}, 0),
+        ("efs.csi.aws.com", {}, 0),
+        ("nfs.csi.k8s.io", {}, 0),
+    ],
+)
+@pytest.mark.parametrize("asked", [5, 4000])
+def test_volumes_that_are_larger_than_caches(
+    provisioner: str, parameters: dict[str, str], least: int, asked: int
+) -> None:
+    cache = thing("ModelCache", "qwen", "modelplane.ai/v1alpha1", "ml-team")
+    cache["spec"] = {"huggingFace": {"sizeGiB": asked}}
+    there = {**storage_class("rwx", provisioner), "parameters": parameters}
+    found = reported(seen(storage_classes=[there]), desired(cache, cluster=inference_cluster(pool(), cache="rwx")))
+    assert len(found) == (asked < least)
+    if asked < least:
+        assert f"its volumes have {least} GiB at least" in found[0]
+        assert f"asks for {asked} GiB" in found[0]
+
+
 BALANCERS: dict[str, tuple[dict[str, Any], str]] = {
     "one has an address": ({"services": [balancer("web", "192.0.2.1"), balancer("other")]}, ""),
     "one waits": (

@@ -142,7 +142,11 @@ def test_service_and_slice(url: str, address_type: str, port: Object) -> None:
     assert service["metadata"] == {"name": backend_name("together"), "namespace": "ml-team", "labels": labels}
     assert service["spec"] == {"ports": [port]}
     assert slices["metadata"] == {
-        "name": backend_name("together"),
+        "name": {
+            "IPv4": "together-endpoint-9bedc",
+            "IPv6": "together-endpoint-9bedc-ipv6-2e808",
+            "FQDN": "together-endpoint-9bedc-fqdn-5e301",
+        }[address_type],
         "namespace": "ml-team",
         "labels": {
             **labels,

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_deployment import ServedModel
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.engine_flags import MemoryUse, memory_use
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.memory import (
     cache_shortage,
@@ -28,6 +27,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
     Schedule,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.placement import schedule
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.servers.flags import MemoryUse, memory_use
 from ansible_collections.modelplane.fleet.tests.written import command_line
 
 sys.path.insert(0, str(Path(__file__).parent))

@@ -39,6 +39,7 @@ TYPES = {
     "p5.48xlarge": machine(32, 192),
     "g4ad.xlarge": machine(maker="AMD"),
     "g5g.xlarge": machine(processor="arm64"),
+    "g6.16xlarge": machine(processor="arm64"),
 }
 GOOD = Found(
     "us-west-2",
@@ -98,6 +99,7 @@ def said(verdict: Verdict) -> tuple[str, str]:
 
 def test_a_good_plan() -> None:
     assert judge(plan(), GOOD) == Verdict((), ())
+    assert judge(plan(group(kind="g5g.xlarge")), GOOD) == Verdict((), ())
 
 
 def test_what_is_not_known_is_not_judged() -> None:
@@ -133,7 +135,7 @@ def test_zones_that_fit(found: Found, fit: bool) -> None:
         (plan(group(kind="g6.huge")), "there is no instance type g6.huge"),
         (plan(group(kind="g4ad.xlarge")), "g4ad.xlarge has no NVIDIA GPU"),
         (plan(group(kind="m6i.xlarge")), "m6i.xlarge has no NVIDIA GPU"),
-        (plan(group(kind="g5g.xlarge")), "g5g.xlarge has arm64 processors"),
+        (plan(group(kind="g6.16xlarge")), "g6.16xlarge has arm64 processors, and the nodes' image is for x86_64"),
         (plan(group(launch_template="fast")), "g6.xlarge has no EFA"),
         (plan(group(desired_size=251, max_size=251)), "start with 1004 vCPUs"),
     ],

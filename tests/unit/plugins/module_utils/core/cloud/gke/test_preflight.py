@@ -49,6 +49,7 @@ MACHINES: Types = {
     "n1-standard-8": machine(8),
     "n2-standard-8": machine(8),
     "t2a-standard-4": everywhere(guestCpus=4, architecture="ARM64"),
+    "x9a-standard-4": everywhere(guestCpus=4, architecture="ARM64"),
     "x9-gpu-8g": machine(96, "nvidia-x900", 8),
 }
 ACCELERATORS: Types = {
@@ -204,12 +205,16 @@ def test_a_cluster_that_is_newer_already() -> None:
 # Machines
 
 
+def test_arm_machines_that_are_known() -> None:
+    assert judged(system(machineType="t2a-standard-4"), gpu()) == judged(system(machineType="n2-standard-8"), gpu())
+
+
 @pytest.mark.parametrize(
     ("pool", "line"),
     [
         (
-            system(machineType="t2a-standard-4"),
-            "t2a-standard-4 has Arm processors, and what runs on the nodes is for x86",
+            system(machineType="x9a-standard-4"),
+            "x9a-standard-4 has Arm processors, and is not among the Arm machines that are known",
         ),
         (system(machineType="x9-gpu-8g"), "x9-gpu-8g comes with GPUs, and the pool has none"),
         (gpu(machineType="x9-gpu-8g"), "x9-gpu-8g comes with 8 nvidia-x900, and the pool asks for 1 nvidia-l4"),

@@ -82,7 +82,12 @@ def value(found: Any, path: str) -> Any:
             "spec.retry.retryOn.triggers",
             ["connect-failure", "refused-stream", "reset", "retriable-status-codes"],
         ),
-        ("BackendTrafficPolicy", f"{GATEWAY}-failover", "spec.retry.retryOn.httpStatusCodes", [429, 503]),
+        (
+            "BackendTrafficPolicy",
+            f"{GATEWAY}-failover",
+            "spec.retry.retryOn.httpStatusCodes",
+            [429, 502, 503, 504, 529],
+        ),
         (
             "BackendTrafficPolicy",
             f"{GATEWAY}-failover",
@@ -99,6 +104,12 @@ def value(found: Any, path: str) -> Any:
         ),
         ("ClientTrafficPolicy", f"{GATEWAY}-client-traffic", "spec.targetRefs", TARGET),
         ("ClientTrafficPolicy", f"{GATEWAY}-client-traffic", "spec.connection", {"bufferLimit": "50Mi"}),
+        (
+            "ClientTrafficPolicy",
+            f"{GATEWAY}-client-traffic",
+            "spec.headers.earlyRequestHeaders.set",
+            [{"name": "accept-encoding", "value": "identity"}],
+        ),
         (
             "ClientTrafficPolicy",
             f"{GATEWAY}-client-traffic",
@@ -158,6 +169,15 @@ def value(found: Any, path: str) -> Any:
 )
 def test_the_values_are_those_of_the_reference(plain: Built, kind: str, name: str, path: str, expected: Any) -> None:
     assert value(plain(kind, name, SYSTEM), path) == expected
+
+
+def test_a_gateway_retries_the_status_codes_of_its_manifest() -> None:
+    """Failed connections are always retried."""
+    changed = gateway(failover={"statusCodes": [503, 500, 503]})
+    policy = build(fleet(eu=changed))("BackendTrafficPolicy", f"{GATEWAY}-failover", SYSTEM)
+    retried = policy["spec"]["retry"]["retryOn"]
+    assert retried["httpStatusCodes"] == [500, 503]
+    assert {"connect-failure", "reset"} < set(retried["triggers"])
 
 
 def test_the_ca_signs_in_all_namespaces_and_its_certificate_is_copied(plain: Built) -> None:

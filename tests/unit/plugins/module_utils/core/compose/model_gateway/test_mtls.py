@@ -100,7 +100,7 @@ def test_the_internal_name_resolves_to_the_address_of_the_cluster(address: str, 
     built = build(fleet(service(), east=cluster("east", address)))
     name = child_name("cluster", "east")
     assert built("Service", name, SYSTEM)["spec"] == spec
-    slices = {value["metadata"]["name"]: value for value in built.of("EndpointSlice")}
+    slices = {value["metadata"]["labels"]["kubernetes.io/service-name"]: value for value in built.of("EndpointSlice")}
     assert (name in slices) == bool(family)
     if family:
         assert slices[name]["addressType"] == family

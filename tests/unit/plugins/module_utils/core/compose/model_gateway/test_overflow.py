@@ -218,6 +218,7 @@ def test_objects_behind_the_cluster_gateway_belong_to_the_service_and_api_server
         *["Backend"] * 2,
         "BackendTrafficPolicy",
         "ConfigMap",
+        *["HTTPRouteFilter"] * 2,
     ]
     for each in added:
         if each["kind"] not in UNPUBLISHED:

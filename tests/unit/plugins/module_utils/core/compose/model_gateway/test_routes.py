@@ -341,3 +341,31 @@ def test_routes_whose_names_join_alike_are_two() -> None:
     built = build(fleet(service(name="chat-eu"), service(), gateways[0], eu=gateways[1]))
     routes = [value["metadata"]["name"] for value in built.plan.control if value["kind"] == "ModelRoute"]
     assert len(set(routes)) == len(routes) == 4
+
+
+def test_endpoints_of_files_keep_their_index() -> None:
+    """A GitOps tool applies a build at once, so that no other endpoint may change its index."""
+    members = [provider(name) for name in ("a", "b", "c", "d")]
+
+    def built(*names: str, before: Built | None = None) -> Built:
+        routes = [before("AIGatewayRoute", "chat")] if before else []
+        entries = [provider_entry(name) for name in names]
+        return build(
+            fleet(service(*entries), *members),
+            earlier=lambda ref: [("hub", route) for route in routes] if ref.kind == "ModelService" else [],
+        )
+
+    first = built("a", "b", "c")
+    second = built("d", "a", "c", before=first)
+    assert [(name, weight) for name, __, weight in references(second)] == [
+        (backend("a"), 1),
+        (backend("d"), 0),
+        (backend("c"), 1),
+        (backend("d"), 1),
+    ]
+    assert references(built("d", "a", "c", before=second)) == references(second)
+    third = built("a", "c", before=second)
+    assert [weight for __, __, weight in references(third)] == [1, 0, 1]
+    assert {name for name, *__ in references(third)} == {backend("a"), backend("c")}
+    assert references(built("a", before=third)) == [(backend("a"), 0, 1)]
+    assert references(built("a", "c", before=third)) == references(third)

@@ -1,0 +1,104 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Prices of models for budgets of unit Cost: of which services they are needed, and problems with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from decimal import Decimal
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.caller_policy import MOST, Budget
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.costs import (
+    ServicePrices,
+    least_unit,
+    limit_units,
+    most_amount,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.context import Context
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.pricing import PricingError
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import nearest, some
+
+_CATALOGUE = "the file that fleet_prices names"
+
+
+def service_prices(context: Context, service: api.ModelService) -> ServicePrices | None:
+    """Return the prices of a service that a budget of unit Cost is for; None for other services."""
+    catalogue = context.catalogue
+    policies = context.selection.policies(service)
+    if catalogue is None or not any(_costs(policy) for policy in policies):
+        return None
+    prices = catalogue.model_prices(service.model_name, _entries(service))
+    return ServicePrices(prices, Decimal(catalogue.budget_unit)) if prices else None
+
+
+def check_budgets(context: Context) -> None:
+    """Raise PricingError for budgets of unit Cost that cannot be counted by the price catalogue."""
+    problems = [
+        problem
+        for __, policy in sorted(context.fleet.policies.items())
+        for index, budget in _costs(policy)
+        for problem in _problems(context, policy, f"spec.budgets[{index}]", budget)
+    ]
+    if problems:
+        raise PricingError(problems)
+
+
+def unpriced_entries(context: Context) -> Iterator[str]:
+    """Yield warnings of entries of services that have no price, and cost as much as the most expensive entry."""
+    for __, service in sorted(context.fleet.services.items()):
+        prices = service_prices(context, service)
+        missing = [name for name in _entries(service) if prices and name not in prices.entries]
+        if missing:
+            yield (
+                f"{service.ref}: the price catalogue has no price for endpoints {some(missing)}: budgets of unit Cost "
+                "count them at the highest price of the service. Add entries with model: "
+                f"{service.model_name} and endpoint to models in {_CATALOGUE}"
+            )
+
+
+def _entries(service: api.ModelService) -> list[str]:
+    return [entry.name or "" for entry in service.spec.endpoints]
+
+
+def _costs(policy: api.CallerPolicy) -> list[tuple[int, Budget]]:
+    return [(index, budget) for index, budget in enumerate(policy.spec.budgets or ()) if budget.unit == "Cost"]
+
+
+def _problems(context: Context, policy: api.CallerPolicy, path: str, budget: Budget) -> Iterator[Problem]:
+    catalogue = context.catalogue
+    if catalogue is None:
+        hint = "Set fleet_prices to a price catalogue with prices of models (docs/cost.md)"
+        yield Problem(
+            "needs prices of models, and the fleet has no price catalogue",
+            f"{path}.unit",
+            budget.unit,
+            hint,
+            ref=policy.ref,
+        )
+        return
+    unit = Decimal(catalogue.budget_unit)
+    if budget.currency != catalogue.currency:
+        message = f"is not the currency of the price catalogue, which is {catalogue.currency}"
+        yield Problem(
+            message, f"{path}.currency", budget.currency or "", "Convert the amount, or the prices", ref=policy.ref
+        )
+    if not 1 <= limit_units(budget, unit) <= MOST:
+        message = f"must be from {unit:f} to {most_amount(unit):f}, as gateways count by budgetUnit {unit:f}"
+        hint = f"Write another amount or a shorter window, or change budgetUnit in {_CATALOGUE}"
+        yield Problem(message, f"{path}.amount", budget.amount or "", hint, ref=policy.ref)
+    for service in context.selection.services(policy):
+        prices = catalogue.model_prices(service.model_name, _entries(service))
+        if not prices:
+            near = nearest(service.model_name, {each.model for each in catalogue.models or ()})
+            hint = f"Add one to models in {_CATALOGUE}{f', where {near} has one' if near else ''}"
+            message = f"is for ModelService {service.model_name}, and the price catalogue has no price for this model"
+            yield Problem(message, path, budget.name, hint, ref=policy.ref)
+        elif unit < (least := least_unit(prices.values())):
+            message = (
+                f"is for ModelService {service.model_name}, whose requests can cost more than Envoy counts at once"
+            )
+            yield Problem(
+                message, path, budget.name, f"Write budgetUnit {least:f} or more in {_CATALOGUE}", ref=policy.ref
+            )
