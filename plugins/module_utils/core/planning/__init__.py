@@ -185,8 +185,8 @@ class Plan:
     def warnings(self) -> tuple[str, ...]:
         """Return the warnings about missing Secrets, node pools without nodes, overcommitted node pools, deployments
         that are not planned, pods without devices that another node pool would provide, pods that are or might be
-        unschedulable, devices with too little memory, pairs without a common fabric, edits that cannot be applied, model gateways, rollouts, and
-        drained clusters."""
+        unschedulable, devices with too little memory, pairs without a common fabric, edits that cannot be applied,
+        model gateways, rollouts, and drained clusters."""
         return (
             *map(str, self.missing_secrets),
             *pools_without_nodes(self.context),

@@ -58,7 +58,9 @@ def pair_warnings(
 ) -> tuple[Refusal, ...]:
     """Return the replicas whose Prefill and Decode engines are on node pools that share no fabric, although both have
     one: they transfer the KV cache over the network of the cluster. Fabrics without a name are not shared."""
-    phases = {(each.namespace, each.name): {engine.name: engine.phase for engine in each.engines} for each in deployments}
+    phases = {
+        (each.namespace, each.name): {engine.name: engine.phase for engine in each.engines} for each in deployments
+    }
     pools = {(cluster.name, pool.name): pool for cluster in clusters for pool in cluster.pools}
     found: dict[str, set[str]] = {}
     for placement in placements:
@@ -78,8 +80,8 @@ def pair_warnings(
             reason = (
                 f"ModelDeployment {placement.namespace}/{placement.deployment}: the Prefill and Decode engines of a "
                 f"replica are on node pools {names}, which share no fabric, so they transfer the KV cache over the "
-                "network of the cluster. Select node pools of one fabric in both engines (nodeSelector), or set the same "
-                "fabric.name on pools that share one"
+                "network of the cluster. Select node pools of one fabric in both engines (nodeSelector), or set the "
+                "same fabric.name on pools that share one"
             )
             found.setdefault(reason, set()).add(placement.cluster)
     return tuple(Refusal(reason, "", tuple(sorted(names))) for reason, names in sorted(found.items()))

@@ -446,7 +446,7 @@ APART = {
 @pytest.mark.parametrize("pools", APART.values(), ids=APART)
 def test_a_pair_on_pools_without_a_common_fabric_is_a_warning(pools: tuple[Pool, ...]) -> None:
     pair, clusters = deployment("pair", 1, *PAIR), [cluster("east", *pools)]
-    decided = schedule([pair], clusters)
+    decided = schedule([pair], clusters, [])
     (found,) = pair_warnings([pair], clusters, decided.placements)
     assert "ModelDeployment ml-team/pair: the Prefill and Decode engines" in str(found)
     assert "node pools a and b, which share no fabric" in str(found)
@@ -465,9 +465,9 @@ TOGETHER = {
 @pytest.mark.parametrize("pools", TOGETHER.values(), ids=TOGETHER)
 def test_other_pairs_are_no_warning(pools: tuple[Pool, ...]) -> None:
     pair, clusters = deployment("pair", 1, *PAIR), [cluster("east", *pools)]
-    decided = schedule([pair], clusters)
+    decided = schedule([pair], clusters, [])
     assert len(decided.placements) == 1
     assert not pair_warnings([pair], clusters, decided.placements)
     apart = [cluster("east", *APART["no names"])]
     unified = deployment("pair", 1, *(replace(engine, phase="") for engine in PAIR))
-    assert not pair_warnings([unified], apart, schedule([unified], apart).placements)
+    assert not pair_warnings([unified], apart, schedule([unified], apart, []).placements)
