@@ -105,7 +105,7 @@ def engines(world: Any) -> dict[str, str]:
     }
 
 
-def test_a_check_tells_that_the_old_pool_stays(world: Any) -> None:
+def test_a_check_reports_that_the_old_pool_stays(world: Any) -> None:
     assert set(engines(world).values()) == {"gpu"}
     world.live.write("clusters.yaml", manifests(world.cloud, "gpu-b"))
     run = world.provision("--check", "--diff").ok()

@@ -216,7 +216,7 @@ class Lease:
 
     @property
     def if_killed(self) -> str:
-        """Advice about a holder that was killed, for people."""
+        """Remediation for a holder that was killed."""
         seconds = self._duration_seen()
         delete = f"kubectl --namespace {self.namespace} delete lease {self.name}"
         if seconds > _MOST_SECONDS:

@@ -166,7 +166,7 @@ def gang(fields: Object, workers: int = 1) -> list[Object]:
 
 
 def pair() -> list[Object]:
-    decode = engine("decode", standalone(container(), SMALL), phase="Decode", copies=2)
+    decode = engine("decode", standalone(container(args=["--model=m", "--port=8001"]), SMALL), phase="Decode", copies=2)
     return [engine("prefill", standalone(container(), LARGE, 2), phase="Prefill"), decode]
 
 

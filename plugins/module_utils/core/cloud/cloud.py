@@ -119,6 +119,7 @@ class Cloud:
     usual. `demands`: what the pools of a cluster (wire form) take of the quotas of an account in its region, with the
     nodes of those that exist; raises InvalidResource. `quota_words`: words about these. `machine`: the kind of machine
     that the block of an InferenceClass names. `architecture`: that of its processors, as kubernetes.io/arch has it.
+    `old_driver`: why the GPU driver of a pool may be old, and what to do; empty for the drivers of other pools.
     `purchase_option`: how nodes of a pool of an InferenceCluster are bought, None for a way that has prices of its own.
     `storage_class`: of the RWX storage that comes with a cluster. `per_zone`: whether numbers of nodes are those of
     each zone. `starts_first_node`: whether its autoscaler starts the first node of an empty pool for a pod that claims
@@ -139,6 +140,7 @@ class Cloud:
     quota_words: QuotaWords
     machine: Callable[[Any], str]
     architecture: Callable[[str], str]
+    old_driver: Callable[[Any], str]
     purchase_option: Callable[[Any], PurchaseOption | None]
     storage_class: str
     platform: Platform

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import model_endpoint, model_replica
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.claim import with_claim_names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.endpoint import http_url
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.label_index import LabelIndex
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.service import (
@@ -114,7 +115,8 @@ class Scenario:
             return self.resources[placement.namespace, placement.replica]
         deployment = self.context.fleet.deployments[placement.namespace, placement.deployment]
         served = self.context.served_name(deployment)
-        return model_replica(deployment, placement.cluster, placement.index, placement.engines, served)
+        replica = model_replica(deployment, placement.cluster, placement.index, placement.engines, served)
+        return with_claim_names(replica, existing=None)
 
 
 def _has_several_kinds(pool: Pool) -> bool:

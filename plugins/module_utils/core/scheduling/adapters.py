@@ -13,7 +13,6 @@ from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api import model_replica
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.gke_pool import DRIVER_VERSION
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_cluster import NodePool
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_deployment import ServedModel
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import registry
@@ -273,13 +272,10 @@ def _priced(pools: tuple[Pool, ...], resource: api.InferenceCluster, prices: Pri
 
 
 def _with_drivers(pools: tuple[Pool, ...], resource: api.InferenceCluster) -> tuple[Pool, ...]:
-    """Return pools with the GPU drivers that their manifest chooses. Only GKE installs one of several."""
-    if resource.spec.cluster.source != "GKE":
-        return pools
-    chosen = {pool.name: pool.gke.gpu_driver_version if pool.gke else None for pool in resource.spec.node_pools or ()}
-    return tuple(
-        replace(pool, driver=chosen[pool.name] or DRIVER_VERSION) if pool.name in chosen else pool for pool in pools
-    )
+    """Return pools with the reasons why their GPU drivers may be old."""
+    cloud = registry.BY_SOURCE.get(resource.spec.cluster.source)
+    old = {pool.name: cloud.old_driver(pool) for pool in resource.spec.node_pools or ()} if cloud else {}
+    return tuple(replace(pool, old_driver=old[pool.name]) if old.get(pool.name) else pool for pool in pools)
 
 
 def architecture(resource: api.InferenceCluster, inference_class: api.InferenceClass | None) -> str:

@@ -8,7 +8,6 @@ import re
 from collections.abc import Iterable
 from functools import cache
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.gke_pool import DRIVER_VERSION
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.semver import Semver
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
@@ -89,9 +88,6 @@ def _driver_problem(need: ImageNeed, pool: Pool) -> str:
                 return f"the image has CUDA {need.cuda}, and the driver of its nodes supports CUDA {version} at most"
             return ""
     least = _DRIVERS.get(need.cuda)
-    if pool.driver == DRIVER_VERSION and least:
-        return (
-            f"the image has CUDA {need.cuda}, which needs driver {least} or newer, and GKE's default one may be older. "
-            "Set gke.gpuDriverVersion of the pool to LATEST"
-        )
+    if pool.old_driver and least:
+        return f"the image has CUDA {need.cuda}, which needs driver {least} or newer, and {pool.old_driver}"
     return ""

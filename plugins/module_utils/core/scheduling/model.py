@@ -97,7 +97,7 @@ class Pool:
     `unavailable`: for each node with devices that are free but unavailable for new pods, the number of these devices by
     position in `devices`. `arriving`: number of nodes that an autoscaler or a cloud might still add or start.
     `missing`: number of nodes that the manifest declares and that do not exist, if nothing adds them. `shortfall`:
-    reason why the pool offers less than its manifest declares. `driver`: the GPU driver that its manifest chooses.
+    reason why the pool offers less than its manifest declares. `old_driver`: why its GPU driver may be old.
     """
 
     name: str
@@ -110,7 +110,7 @@ class Pool:
     arriving: int = 0
     missing: int = 0
     shortfall: str = ""
-    driver: str = ""
+    old_driver: str = ""
 
     @cached_property
     def closed_nodes(self) -> int:
@@ -185,7 +185,7 @@ class MemoryNeed:
 
 @dataclass(frozen=True)
 class ImageNeed:
-    """What the reference to an image says of the nodes that it runs on.
+    """Requirements on nodes that the reference to an image reveals.
 
     `architecture`: the only one that it has, as kubernetes.io/arch has it. `cuda`: the major version of its CUDA. Empty
     and 0 if the reference does not say.

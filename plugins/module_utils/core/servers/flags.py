@@ -112,8 +112,7 @@ def axes(line: CommandLine) -> Mapping[str, int] | None:
     """Return the axes of parallelism that flags set, by the long names of vLLM's flags; None if they are uncertain, as
     for other servers and for values that are expanded in the pod."""
     server = line.server
-    is_started = line.is_read and (line.words or line.has_command)
-    if server is None or not server.axes or not is_started or line.unknown_flags:
+    if server is None or not server.axes or not line.is_read or line.unknown_flags:
         return None
     if any(variable.startswith("VLLM_DP_") for variable in line.variables):
         return None
@@ -132,7 +131,7 @@ def parallelism(line: CommandLine) -> Parallelism | None:
     """Return the parallelism of an engine that is vLLM or SGLang; None when it cannot be determined. Without an axis it
     uses one device."""
     found = axes(line)
-    if found is None:
+    if found is None or not (line.words or line.has_command):
         return None
     shared = (DATA,) if line.has((_SGLANG_ATTENTION,)) else ()
     first = next((flag for flag in line.flags if line.server and flag.name in line.server.axes), None)

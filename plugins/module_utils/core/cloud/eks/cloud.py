@@ -86,6 +86,7 @@ CLOUD = Cloud(
     quota_words=demand.WORDS,
     machine=_machine,
     architecture=machines.architecture,
+    old_driver=lambda _pool: "",
     purchase_option=_purchase_option,
     storage_class="modelplane-rwx-efs",
     # It knows the devices of a group by its nodes (kubernetes/autoscaler#7799).

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.gke_pool import SPECIFIC
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.gke_pool import DRIVER_VERSION, SPECIFIC
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.gke_settings import GKEClusterSettings
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_class import GKEProvisioning
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_cluster import NodePool
@@ -38,6 +38,12 @@ def _node_pool(pool: NodePool, provisioning: GKEProvisioning, sizes: Mapping[str
 
 def _machine(provisioning: GKEProvisioning) -> str:
     return provisioning.machine_type
+
+
+def _old_driver(pool: NodePool) -> str:
+    if pool.gke and pool.gke.gpu_driver_version not in (None, DRIVER_VERSION):
+        return ""
+    return "GKE's default one may be older. Set gke.gpuDriverVersion of the pool to LATEST"
 
 
 def _purchase_option(pool: NodePool) -> PurchaseOption | None:
@@ -84,6 +90,7 @@ CLOUD = Cloud(
     quota_words=demand.WORDS,
     machine=_machine,
     architecture=machines.architecture,
+    old_driver=_old_driver,
     purchase_option=_purchase_option,
     storage_class="modelplane-rwx",
     identity=Identity(type="GoogleApplicationCredentials", suffix="sa-key", key="private_key"),

@@ -457,7 +457,11 @@ def labelled(text: str) -> str:
                 ("args: [--model=a, --api-key=h1dden]", "args[1]"),
                 ("args: [--api_key, h1dden]", "args[0]"),
                 (f"command: [sh, -c, 'exec vllm serve a {RIGHT_NAME} --api-key h1dden']", "command[2]"),
-                (f"command: [python3, -m, sglang.launch_server, --api-key, h1dden, {RIGHT_NAME}]", "command[3]"),
+                (
+                    "command: [python3, -m, sglang.launch_server, --host=0.0.0.0, --port=8000, --api-key, h1dden, "
+                    f"{RIGHT_NAME}]",
+                    "command[5]",
+                ),
                 ("env: [{name: VLLM_API_KEY, value: h1dden}]", "env[0]"),
                 ("env: [{name: VLLM_API_KEY, valueFrom: {secretKeyRef: {name: a, key: b}}}]", "env[0]"),
             )

@@ -50,7 +50,7 @@ def errors(**source: Any) -> str:
 
 
 def test_a_cache_without_patterns_has_the_job_of_earlier_releases() -> None:
-    """The name of a Job that nobody observes contains a digest of its template."""
+    """The name of an unobserved Job contains a digest of its template."""
     command = pod(model_cache())["containers"][0]["command"]
     assert command == ["/bin/sh", "-c", SCRIPT]
     assert hashlib.sha256(SCRIPT.encode()).hexdigest()[:16] == "8b53d017ed7c8ea2"

@@ -45,7 +45,7 @@ def test_gateways_in_mode_model_probe_both_sides(kind: str) -> None:
     assert [spec["tcpKeepalive"] for spec in found.values()] == [PROBED] * 2
 
 
-def test_the_role_asks_for_probes_unless_it_is_told_otherwise() -> None:
+def test_the_role_asks_for_probes_by_default() -> None:
     role = Path(__file__).parents[6] / "roles" / "serving_stack"
     defaults = yaml.safe_load((role / "defaults/main.yml").read_text())
     choices = yaml.safe_load((role / "vars/main.yml").read_text())["_serving_stack_gateway_choices"]
