@@ -98,15 +98,3 @@ OLD = {
     "without a gateway": ({"envoy-gateway": "v1.7.9"}, "", "envoy-gateway: version v1.7.9 is too old"),
     "ServingStack": ({}, STACK, "envoy-gateway: version v1.7.2 is too old, it has to be v1.8.0 or newer"),
 }
-
-
-@pytest.mark.parametrize(("versions", "manifests", "words"), OLD.values(), ids=OLD)
-def test_validate_reports_versions_that_the_serving_stack_rejects(
-    tmp_path: Path, versions: dict[str, str], manifests: str, words: str
-) -> None:
-    fleet = {
-        "fleet_resources": [str(ROOT / "inventories/quickstart/manifests/clusters.yaml"), str(tmp_path / "more.yaml")]
-    }
-    hosts = {"eks-us-west": {"fleet_target": "directory", "serving_stack_versions": versions}}
-    inventory = {"all": {"vars": fleet, "children": {"workload_clusters": {"hosts": hosts}}}}
-    assert words in refused("validate", tmp_path, inventory, manifests)
