@@ -45,3 +45,56 @@ def test_site_hands_over_to_every_cluster_of_the_manifests(fleet: Path) -> None:
 def test_groups_of_the_manifests_limit_a_play(fleet: Path) -> None:
     output, _ = run("ansible", "source_eks:region_us_central1", "-i", str(fleet), "--list-hosts")
     assert output.split()[2:] == ["eks-us-west", "gke-us-central"]
+
+
+def refused(name: str, folder: Path, inventory: object, manifests: str = "") -> str:
+    """Return the output of a failed run, in one line. The manifests are those of the quick start and more."""
+    (folder / "hosts.yml").write_text(json.dumps(inventory))
+    (folder / "more.yaml").write_text(manifests)
+    output = " ".join(
+        "".join(run("ansible-playbook", f"modelplane.fleet.{name}", "-i", str(folder / "hosts.yml"))).split()
+    )
+    assert re.search(r"failed=[1-9]", output), output
+    assert "Undefined" not in output
+    return output
+
+
+@pytest.mark.parametrize("groups", [{}, {"control_plane": {"hosts": {}}}])
+@pytest.mark.parametrize("name", ["validate", "plan"])
+def test_settings_of_a_group_that_no_playbook_reads_say_where_they_belong(
+    tmp_path: Path, name: str, groups: dict[str, object]
+) -> None:
+    settings = {"fleet_resources": ["more.yaml"], "fleet_build": "build"}
+    clusters = {"vars": settings, "hosts": {"east": {"fleet_target": "directory"}}}
+    output = refused(name, tmp_path, {"all": {"children": {"workload_clusters": clusters, **groups}}})
+    assert "localhost: fleet_resources is not set: set it to the manifests of the fleet" in output
+    assert "in group_vars/all, or for a host in control_plane" in output
+
+
+GATEWAY = """
+apiVersion: modelplane.ai/v1alpha1
+kind: InferenceGateway
+metadata: {name: edge}
+spec:
+  mode: Model
+  clusterName: eks-us-west
+  auth: {method: APIKey, apiKey: {secretSelector: {matchLabels: {modelplane.ai/keys: callers}}}}
+"""
+STACK = """
+apiVersion: infrastructure.modelplane.ai/v1alpha1
+kind: ServingStack
+metadata: {name: west, namespace: modelplane-system, labels: {modelplane.ai/cluster: eks-us-west}}
+spec:
+  secrets: [{type: Kubeconfig, name: west, key: kubeconfig}]
+  versions: {envoyGateway: v1.7.2}
+"""
+OLD = {
+    "variable": (
+        {"ai-gateway": "v1.1.0"},
+        GATEWAY,
+        "ai-gateway: version v1.1.0 is too old because its controller crashes",
+    ),
+    "CRDs": ({"ai-gateway-crds": "v0.7.0"}, GATEWAY, "ai-gateway-crds: version v0.7.0 is too old"),
+    "without a gateway": ({"envoy-gateway": "v1.7.9"}, "", "envoy-gateway: version v1.7.9 is too old"),
+    "ServingStack": ({}, STACK, "envoy-gateway: version v1.7.2 is too old, it has to be v1.8.0 or newer"),
+}

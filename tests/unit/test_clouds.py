@@ -51,6 +51,7 @@ ALLOWED = {
     "plugins/filter/gke_plan.py": "the plan of one cloud",
     "plugins/modules/gcp_service_account_key.py": "an identity that only one cloud has",
     "plugins/module_utils/core/cloud/volume_sizes.py": "the storage of any vendor, which any cluster may have",
+    "plugins/module_utils/core/compose/top_level_domains.py": "top-level domains, of any company",
     "plugins/module_utils/core/secret_shapes.py": "the shapes of tokens, of any vendor",
     "plugins/module_utils/kubernetes/exec_plugin.py": "the shapes of tokens, of any vendor",
     "plugins/modules/kubeconfig_secret.py": "the older name of an option",

@@ -283,10 +283,12 @@ def problems(
         connections.clusters(clusters)
     except connections.ConnectionsError as error:
         found += error.problems
+    # Without a host in control_plane, the variables of localhost count, which is in no group but all.
+    where = "" if not groups or groups.get(CONTROL_PLANE) else f" in group_vars/all, or for a host in {CONTROL_PLANE}"
     if build and not fleet.get("fleet_build"):
-        found.append(f"{host}: fleet_build is not set: set it to the build folder")
+        found.append(f"{host}: fleet_build is not set: set it to the build folder{where}")
     if build and not (fleet.get("fleet_resources") or control or fleet.get("fleet_control")):
-        found.append(f"{host}: fleet_resources is not set: set it to the manifests of the fleet")
+        found.append(f"{host}: fleet_resources is not set: set it to the manifests of the fleet{where}")
     return found
 
 

@@ -417,7 +417,9 @@ class Client:
             live = self.get(api_version, kind, name, namespace)
             if live is not None and _holds(live, _without_version(obj)):
                 return live
-        return self._object(self._requester.parsed(call, answer), call.action)
+        written = self._requester.parsed(call, answer)
+        # Answers to reviews and token requests have no name.
+        return written if verb == "create" else self._object(written, call.action)
 
     def _once_more(
         self, call: Call, resource: ResourceType, answer: Answer, where: tuple[str, str, str]

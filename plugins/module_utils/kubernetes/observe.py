@@ -45,6 +45,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.unava
     replica_of,
     stranded_replicas,
     unavailable_nodes,
+    with_lost_node,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.workloads import (
     availability,
@@ -172,6 +173,7 @@ def observe_cluster(client: Client, cluster: ExpectedCluster, fleet: str = "") -
     composed = _trimmed(client, live)
     deletable = [*composed, *listed_if_allowed(client, "v1", "Namespace")]
     nodes = client.list("v1", "Node", labels=constants.POOL_LABEL).items
+    pods = [with_lost_node(pod, nodes) if is_stuck(pod, clock()) else pod for pod in pods]
     gateway = client.get(*_GATEWAY, constants.WORKLOAD_GATEWAY, constants.WORKLOAD_GATEWAY_NAMESPACE)
     route = gateway_route(client) if is_routed(gateway) else None
     gateway_objects = _of_model_gateways(client, cluster, gateway)
@@ -302,7 +304,7 @@ def failing_pods(pods: Iterable[Object]) -> list[dict[str, Any]]:
     return [
         {"namespace": text(pod, "metadata", "namespace"), "name": text(pod, "metadata", "name"), "reasons": reasons}
         for pod in pods
-        if (reasons := list(map(str, failures(pod)))) and not text(pod, "metadata", "deletionTimestamp")
+        if (reasons := list(map(str, failures(pod))))
     ]
 
 

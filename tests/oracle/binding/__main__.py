@@ -34,10 +34,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for number in range(given.first, given.first + given.plans):
             before = orders
             worst = 0
+            warns = is_silent = False
             for order in range(given.orders):
                 name = f"t{number}-{order}"
                 if given.heterogeneous:
-                    tried = trial.plan(heterogeneous.generate(given.seed, number), name, bound=not given.unbound)
+                    # Every second order is that of a fleet that grew.
+                    planned = trial.staged if order % 2 else trial.plan
+                    tried = planned(heterogeneous.generate(given.seed, number), name, bound=not given.unbound)
                 else:
                     tried = trial.trial(given.seed, number, name, bound=not given.unbound)
                 if not tried.pods:
@@ -54,11 +57,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
                     if not worst:
                         print(trial.shapes(tried.placements))
                 worst = max(worst, len(left))
+                warns = warns or bool(tried.may_strand)
+                is_silent = is_silent or (bool(left) and not tried.may_strand)
                 print(f"plan {number} order {order}: {time.monotonic() - since:.1f} s", file=sys.stderr, flush=True)
             plans += orders > before
             stranded += worst > 0
-            warned += bool(tried.may_strand)
-            silent += worst > 0 and not tried.may_strand
+            warned += warns
+            silent += is_silent
     print(f"{plans} plans, {orders} orders, {pods} pods; {stranded} plans strand a pod, {unbound} pods unbound")
     print(f"{warned} plans say that a pod may find no node, {silent} strand one and do not say so")
     return int(silent > 0)

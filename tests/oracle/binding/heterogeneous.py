@@ -1,7 +1,8 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """Random fleets with devices of several kinds, of which some lack attributes and capacities, and with pods that claim
-up to 64 devices. A fleet depends on its seed and number only."""
+up to 64 devices. In every fourth fleet, pods claim parts of large nodes. A fleet depends only on its seed and
+number."""
 
 from __future__ import annotations
 
@@ -35,6 +36,8 @@ _MEMORY = ("24Gi", "80Gi", "141Gi")
 
 def generate(seed: int, number: int) -> Fleet:
     """Return a fleet of one or two clusters, and deployments that mostly fit on it."""
+    if number % 4 == 0:
+        return large_nodes(seed, number)
     chance = random.Random(f"heterogeneous/{seed}/{number}")
     clusters = tuple(_cluster(chance, name) for name in "ab"[: chance.choice((1, 1, 2))])
     nodes = [pool.devices for cluster in clusters for pool in cluster.pools]
@@ -42,6 +45,29 @@ def generate(seed: int, number: int) -> Fleet:
         _deployment(chance, f"d{index}", chance.choice(nodes)) for index in range(chance.choice((1, 2, 2, 3)))
     )
     return Fleet(clusters, deployments, (), Options("Devices"))
+
+
+def large_nodes(seed: int, number: int) -> Fleet:
+    """Return a pool of nodes with 24 to 64 devices, and deployments whose pods claim different parts of a node."""
+    chance = random.Random(f"large/{seed}/{number}")
+    gpus = _device(chance, "gpu", GPU, chance.choice((8, 16, 32, 64)))
+    cards = [_device(chance, "nic", NIC, chance.choice((16, 32)))] * (gpus.count < 32)
+    devices = chance.sample([gpus, *cards], 1 + len(cards))
+    pool = Pool("p", chance.choice((1, 2, 2, 3, 4)), tuple(devices))
+    deployments = []
+    for index in range(chance.choice((2, 3, 4))):
+        parts = [chance.choice((1, 2, 4, 5, 6, 7, 8, 8)) for _ in devices]
+        requests = [
+            Request(device.name, device.count * part // 8, (f'device.driver == "{device.driver}"',))
+            for device, part in zip(devices, parts, strict=True)
+            if device.count * part // 8
+        ]
+        if len(requests) > 1 and chance.random() < 0.3:
+            requests = requests[:1]
+        engine = Engine("one", (Member("Standalone", 1, tuple(requests), ()),), 1)
+        deployments.append(Deployment("ml-team", f"d{index}", chance.choice((1, 1, 2, 3)), (engine,)))
+    cluster = Cluster("a", (pool,), gateway_address="192.0.2.1")
+    return Fleet((cluster,), tuple(deployments), (), Options(chance.choice(("Devices", "Devices", "Devices", "Nodes"))))
 
 
 def _cluster(chance: random.Random, name: str) -> Cluster:

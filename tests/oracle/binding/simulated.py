@@ -3,7 +3,9 @@
 """A scheduler that reads what is composed as kube-scheduler does, and takes any node and any devices that it may.
 
 It knows node selectors, affinity, spread and claims, and nothing else. Where kube-scheduler has a preference of its own
-this one has none, so that it strands a pod far sooner: many orders in little time, without a control plane.
+this one has none, so that it strands a pod far sooner: many orders in little time, without a control plane. As the
+device allocator of Kubernetes 1.34 does, it tries all orders of too few free devices, and gives up a pod if that takes
+too long.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from ansible_collections.modelplane.fleet.tests.oracle.placement.written import 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _MOST_DEVICES = 32
+_MOST_STEPS = 1_000_000
 _GROUP = "leaderworkerset.sigs.k8s.io/group-index"
 
 
@@ -102,8 +105,9 @@ def _pods(load: Sequence[Object]) -> Iterator[_Pod]:
 def _place(pod: _Pod, nodes: Sequence[_Node], chance: random.Random) -> bool:
     possible = [node for node in nodes if _is_selected(pod, node)]
     possible = [node for node in possible if _is_allowed(pod, node, nodes, possible)]
-    with_devices = [(node, found) for node in possible if (found := list(_allocations(pod, node)))]
-    if not with_devices:
+    allocated = [(node, list(_allocations(pod, node))) for node in possible]
+    with_devices = [(node, found) for node, found in allocated if found]
+    if not with_devices or any(not found and _times_out(pod, node) for node, found in allocated):
         return False
     liked = [entry for entry in with_devices if _is_preferred(pod, entry[0])]
     node, allocations = chance.choice(liked or with_devices)
@@ -190,6 +194,23 @@ def _satisfies(expression: Object, value: str | None) -> bool:
 def _allocations(pod: _Pod, node: _Node) -> Iterator[list[int]]:
     """Return what is free on a node after each way to serve the claims of a pod."""
     yield from _allocated(pod.claims, node, node.free)
+
+
+def _times_out(pod: _Pod, node: _Node) -> bool:
+    """Return whether the allocator takes too many steps to find that a node has too few free devices."""
+    free, orders, steps = list(node.free), 1, 0
+    for request in (request for claim in pod.claims for request in claim["requests"]):
+        kinds, count = _accepted(node.pool, request), request["exactly"].get("count", 1)
+        have = sum(free[kind] for kind in kinds)
+        for taken in range(min(have, count)):
+            orders *= have - taken
+            steps += orders
+        if have < count:
+            break
+        for kind in kinds:
+            taken = min(count, free[kind])
+            free[kind], count = free[kind] - taken, count - taken
+    return steps > _MOST_STEPS
 
 
 def _allocated(claims: Sequence[Object], node: _Node, free: list[int]) -> Iterator[list[int]]:

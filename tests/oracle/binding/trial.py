@@ -101,6 +101,21 @@ def plan(fleet: Fleet, name: str, *, bound: bool = True, running: Sequence[Repli
     return Trial(name, clusters, decided.placements, loads, tuple(map(str, decided.may_strand)))
 
 
+def staged(fleet: Fleet, name: str, *, bound: bool = True) -> Trial:
+    """Return the plan for a fleet where the replicas of the first deployments run."""
+    first = plan(replace(fleet, deployments=fleet.deployments[: len(fleet.deployments) // 2]), name, bound=bound)
+    both = plan(fleet, name, bound=bound, running=ran(first))
+    return replace(both, may_strand=(*first.may_strand, *both.may_strand))
+
+
+def ran(tried: Trial) -> list[Replica]:
+    """Return the replicas of a plan as the next plan finds them."""
+    return [
+        Replica(f"{one.deployment}-{one.index}", tried.name, one.deployment, one.cluster, one.index, one.engines)
+        for one in tried.placements
+    ]
+
+
 def _renamed(pool: Pool, name: str, cluster: str) -> Pool:
     return replace(pool, name=f"{name}-{cluster}-{pool.name}")
 
@@ -166,6 +181,8 @@ def run(
     replicas = list(zip(tried.placements, tried.loads, strict=True))
     if chance:
         chance.shuffle(replicas)
+        # Replicas that run have nodes before new ones are created.
+        replicas.sort(key=lambda entry: entry[0].state == "new")
     applied = 0
     try:
         for placement, load in replicas:

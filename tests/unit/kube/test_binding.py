@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from ansible_collections.modelplane.fleet.tests.kube.control_plane import ControlPlane
@@ -57,6 +58,44 @@ def test_what_would_strand_a_pod_is_bound(plane: ControlPlane, fleet: Fleet, nam
     # The small pods first, as they are in the plan.
     assert trial.run(plane, loose, None, patience=PATIENCE_SECONDS, trusting=True) != []
     assert trial.run(plane, trial.plan(fleet, f"{name}-bound"), None, patience=PATIENCE_SECONDS) == []
+
+
+def _claim(gpus: int, cards: int = 0) -> dict[str, object]:
+    wanted = {"gpu": [gpus, "gpu"], "nic": [cards, "nic"]}
+    return {"role": "Standalone", "requests": {name: claim for name, claim in wanted.items() if claim[0]}}
+
+
+def _large(gpus: int, cards: int, nodes: int, *members: tuple[int, dict[str, object]]) -> Fleet:
+    """Return a pool of large nodes. The pods of the first members leave too few free devices for the last ones."""
+    devices = [{"name": "gpu", "count": gpus}, {"name": "nic", "count": cards, "nic": True}]
+    return _written([one for one in devices if one["count"]], nodes, {f"m{at}": one for at, one in enumerate(members)})
+
+
+@pytest.mark.parametrize(
+    ("name", "fleet"),
+    {
+        "whole": _large(32, 0, 2, (1, _claim(8)), (1, _claim(32))),
+        "whole-split": _large(64, 0, 2, (1, _claim(16)), (1, _claim(64))),
+        "part": _large(64, 0, 2, (1, _claim(40)), (1, _claim(32))),
+        "part-split": _large(64, 0, 2, (1, _claim(32)), (1, _claim(40))),
+        "two-requests": _large(8, 32, 2, (1, _claim(1, 4)), (1, _claim(4, 32))),
+        "one-node": _large(64, 0, 1, (2, _claim(8)), (1, _claim(48))),
+    }.items(),
+)
+def test_large_pods_are_bound_beside_partly_used_nodes(plane: ControlPlane, name: str, fleet: Fleet) -> None:
+    """kube-scheduler tries each subset of too few free devices, until it gives up the pod after 10 seconds."""
+    tried = trial.plan(fleet, name)
+    assert tried.may_strand == ()
+    assert trial.run(plane, tried, None, patience=PATIENCE_SECONDS) == []
+
+
+def test_large_pods_are_bound_beside_running_ones_without_a_number(plane: ControlPlane) -> None:
+    fleet = _large(32, 0, 3, (1, _claim(8)), (1, _claim(8)), (1, _claim(32)))
+    tried = trial.plan(
+        fleet, "grown", running=trial.ran(trial.plan(replace(fleet, deployments=fleet.deployments[:2]), "grown"))
+    )
+    assert [one.engines[0].members[0].planned_nodes for one in tried.placements[:2]] == [None, None]
+    assert trial.run(plane, tried, None, patience=PATIENCE_SECONDS) == []
 
 
 @pytest.mark.parametrize("number", trial.STRANDING)

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
-from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import BaseModel, ConfigDict
+from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import BaseModel, ConfigDict, Field
 
 GROUP_MODELS = "modelplane.ai"
 GROUP_INFRASTRUCTURE = "infrastructure.modelplane.ai"
@@ -91,6 +91,9 @@ class Words:
     """Description of a pattern, in words."""
 
     text: str
+
+
+DNSLabel = Annotated[str, Words(DNS_LABEL_WORDS), Field(min_length=1, max_length=63, pattern=DNS_LABEL)]
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import (
-    DNS_LABEL,
-    DNS_LABEL_WORDS,
+    DNSLabel,
     ListMap,
     Model,
     Rule,
@@ -103,9 +102,7 @@ class Budget(Model):
         """Return what to write where the field by which callers share a budget has no value."""
         return "Write Policy or Caller, or remove it for a budget of each caller" if field == "scope" else ""
 
-    name: Annotated[str, Words(DNS_LABEL_WORDS)] = Field(
-        min_length=1, max_length=63, pattern=DNS_LABEL, description="Name of the budget."
-    )
+    name: DNSLabel = Field(description="Name of the budget.")
     unit: Literal["Tokens", "InputTokens", "OutputTokens", "Requests", "Cost"] = Field(
         description="What is counted: requests when they come, or tokens as engines and providers report them at the "
         "end of their answers, or the cost of these tokens by the prices of models in the price catalogue. A stream "

@@ -9,9 +9,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import (
-    DNS_LABEL,
-    DNS_LABEL_WORDS,
     Atomic,
+    DNSLabel,
     JSONSchema,
     Model,
     Rule,
@@ -26,21 +25,6 @@ Mode = Literal["Unified", "PrefillDecode"]
 Phase = Literal["Prefill", "Decode"]
 Role = Literal["Standalone", "Leader", "Worker"]
 Layout = Literal["Folder", "HubCache"]
-StartupMinutes = Annotated[int, Field(ge=1, le=1440)]
-EnginePort = Annotated[int, Field(ge=1, le=65535)]
-HealthPath = Annotated[
-    str,
-    Words("must be a path such as /health"),
-    Field(min_length=1, max_length=256, pattern=r"^/[!-~]*$"),
-]
-PORT_DESCRIPTION = (
-    "Port of the engine's API, which the gateway and probes use. It does not configure the engine. Defaults to 8000, "
-    "or for a Decode engine to its `--port` or 8001. The sidecar uses the port of the Prefill engine."
-)
-HEALTH_DESCRIPTION = (
-    "Path of the startup and readiness probes. Defaults to the path of the inference server if it is known, otherwise "
-    "to /health."
-)
 
 _SPLIT = "(has(self.serving) && self.serving.mode == 'PrefillDecode')"
 _SPLIT_SCHEMA: JSONSchema = {
@@ -94,13 +78,12 @@ class Selector(Model):
 
 # resource.k8s.io/v1: a FullyQualifiedName, the domain of which is a DNS subdomain and the rest a C identifier.
 _ATTRIBUTE = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z_][A-Za-z0-9_]*$"
-_RequestName = Annotated[str, Words(DNS_LABEL_WORDS), Field(min_length=1, max_length=63, pattern=DNS_LABEL)]
 
 
 class DeviceConstraint(Model):
     """Attributes that the devices of one pod must have in common."""
 
-    requests: Annotated[list[_RequestName], Atomic()] | None = Field(
+    requests: Annotated[list[DNSLabel], Atomic()] | None = Field(
         default=None, min_length=1, max_length=16, description="Requests whose devices are meant; absent is all."
     )
     match_attribute: Annotated[str, Words("must be domain/name, such as resource.kubernetes.io/pcieRoot")] = Field(
@@ -155,6 +138,39 @@ class Stall(Model):
         default="Report",
         description="Action if the engine does not respond. Report writes a line to the log of the container. Restart "
         "also restarts the container after three consecutive failures.",
+    )
+
+
+class EngineBase(Model):
+    """What an engine is in a deployment and in its replicas."""
+
+    name: DNSLabel = Field(description="Name of the engine; part of workload names.")
+    copies: int = Field(default=1, ge=1, le=64, description="Equal copies of the engine.")
+    phase: Phase | None = Field(default=None, description="Half of a PrefillDecode pair; not allowed otherwise.")
+    startup_minutes: int | None = Field(
+        default=None,
+        ge=1,
+        le=1440,
+        description="Maximum startup time of the engine in minutes. Then its container restarts. Defaults to 60.",
+    )
+    port: int | None = Field(
+        default=None,
+        ge=1,
+        le=65535,
+        description="Port of the engine's API, which the gateway and probes use. It does not configure the engine. "
+        "Defaults to 8000, or for a Decode engine to its `--port` or 8001. The sidecar uses the port of the Prefill "
+        "engine.",
+    )
+    health_path: Annotated[str, Words("must be a path such as /health")] | None = Field(
+        default=None,
+        min_length=1,
+        max_length=256,
+        pattern=r"^/[!-~]*$",
+        description="Path of the startup and readiness probes. Defaults to the path of the inference server if it is "
+        "known, otherwise to /health.",
+    )
+    stall: Stall | None = Field(
+        default=None, description="Detection of an engine that hangs. If unset, the defaults of its fields apply."
     )
 
 

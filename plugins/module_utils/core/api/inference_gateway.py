@@ -11,9 +11,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import (
     CHART_VERSION,
     CHART_VERSION_WORDS,
-    DNS_LABEL,
-    DNS_LABEL_WORDS,
     Column,
+    DNSLabel,
     Hidden,
     JSONSchema,
     ListMap,
@@ -30,6 +29,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.listener
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.meta import (
     DNS_SUBDOMAIN,
     DNS_SUBDOMAIN_WORDS,
+    DNSSubdomain,
     LabelSelector,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.resource import Resource, Spec, Status
@@ -63,9 +63,7 @@ class Traefik(Model):
 class GatewayListener(Model):
     """A port that the gateway listens on beside port 80."""
 
-    name: Annotated[str, Words(DNS_LABEL_WORDS)] = Field(
-        min_length=1, max_length=63, pattern=DNS_LABEL, description="Name of the listener."
-    )
+    name: DNSLabel = Field(description="Name of the listener.")
     port: int = Field(default=443, ge=1, le=65535, description="Port.")
     protocol: Literal["HTTPS"] = Field(description="Protocol.")
     hostname: Hostname | None = Field(default=None, description="Name by which clients ask for it; absent is any.")
@@ -75,9 +73,7 @@ class GatewayListener(Model):
 class GatewayCertificate(Model):
     """A Secret of type kubernetes.io/tls in the namespace modelplane-system of the control cluster."""
 
-    name: Annotated[str, Words(DNS_SUBDOMAIN_WORDS)] = Field(
-        min_length=1, max_length=253, pattern=DNS_SUBDOMAIN, description="Name of the Secret."
-    )
+    name: DNSSubdomain = Field(description="Name of the Secret.")
 
 
 class GatewayTLS(Model):

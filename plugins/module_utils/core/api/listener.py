@@ -8,8 +8,7 @@ from typing import Annotated
 
 from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import (
-    DNS_LABEL,
-    DNS_LABEL_WORDS,
+    DNSLabel,
     Model,
     Rule,
     Words,
@@ -17,7 +16,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base imp
     has,
     requires,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.meta import DNS_SUBDOMAIN, DNS_SUBDOMAIN_WORDS
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.meta import DNSSubdomain
 
 HTTPS = "HTTPS"
 # Gateway API: a DNS name, or one with `*` as its first label.
@@ -34,14 +33,9 @@ Hostname = Annotated[
 class CertificateRef(Model):
     """A Secret of type kubernetes.io/tls."""
 
-    name: Annotated[str, Words(DNS_SUBDOMAIN_WORDS)] = Field(
-        min_length=1, max_length=253, pattern=DNS_SUBDOMAIN, description="Name of the Secret."
-    )
-    namespace: Annotated[str, Words(DNS_LABEL_WORDS)] | None = Field(
+    name: DNSSubdomain = Field(description="Name of the Secret.")
+    namespace: DNSLabel | None = Field(
         default=None,
-        min_length=1,
-        max_length=63,
-        pattern=DNS_LABEL,
         description="Its namespace; absent is the gateway's own. Another one needs a ReferenceGrant there.",
     )
 

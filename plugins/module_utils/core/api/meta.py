@@ -11,8 +11,7 @@ from typing import Annotated, Any, ClassVar
 
 from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import (
-    DNS_LABEL,
-    DNS_LABEL_WORDS,
+    DNSLabel,
     JSONSchema,
     Model,
     Rule,
@@ -31,6 +30,7 @@ DNS_SUBDOMAIN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?
 DNS_SUBDOMAIN_WORDS = (
     "must be lower case letters, digits, '-' and '.', each part beginning and ending with a letter or digit"
 )
+DNSSubdomain = Annotated[str, Words(DNS_SUBDOMAIN_WORDS), Field(min_length=1, max_length=253, pattern=DNS_SUBDOMAIN)]
 GENERATED_NAME = r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*-?)?$"
 # RFC 3339
 TIME = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?(Z|[+-][0-9]{2}:[0-9]{2})$"
@@ -252,12 +252,8 @@ class ObjectMeta(Model):
         Rule(("META-9",), "every entry of managedFields must be valid", "", _bad_managers),
     )
 
-    name: Annotated[str, Words(DNS_SUBDOMAIN_WORDS)] = Field(
-        min_length=1, max_length=253, pattern=DNS_SUBDOMAIN, description="Name, unique for its kind in the namespace."
-    )
-    namespace: Annotated[str, Words(DNS_LABEL_WORDS)] | None = Field(
-        default=None, min_length=1, max_length=63, pattern=DNS_LABEL, description="Namespace; absent is `default`."
-    )
+    name: DNSSubdomain = Field(description="Name, unique for its kind in the namespace.")
+    namespace: DNSLabel | None = Field(default=None, description="Namespace; absent is `default`.")
     labels: dict[str, LabelValue] | None = Field(default=None, description="Labels, which selectors match.")
     annotations: dict[str, str] | None = Field(default=None, description="Notes for people and programs.")
     generate_name: Annotated[str, Words(DNS_SUBDOMAIN_WORDS)] | None = Field(

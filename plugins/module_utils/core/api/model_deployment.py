@@ -8,10 +8,9 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field, model_validator
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import (
-    DNS_LABEL,
-    DNS_LABEL_WORDS,
     Atomic,
     Column,
+    DNSLabel,
     IntOrString,
     ListMap,
     Model,
@@ -24,19 +23,13 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base imp
     without,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.engine import (
-    HEALTH_DESCRIPTION,
-    PORT_DESCRIPTION,
     ClusterSelector,
     DeviceConstraint,
-    EnginePort,
-    HealthPath,
+    EngineBase,
     Mode,
-    Phase,
     ReadOnlyCacheRef,
     Role,
     Selector,
-    Stall,
-    StartupMinutes,
     Worker,
     constraint_rule,
     phase_rules,
@@ -107,9 +100,7 @@ class Toleration(Model):
 class DeviceRequest(Model):
     """Devices that one pod needs."""
 
-    name: Annotated[str, Words(DNS_LABEL_WORDS)] = Field(
-        min_length=1, max_length=63, pattern=DNS_LABEL, description="Name of the request, carried into the claim."
-    )
+    name: DNSLabel = Field(description="Name of the request, carried into the claim.")
     count: int = Field(default=1, ge=1, le=64, description="How many devices of one node.")
     selectors: Annotated[list[Selector], Atomic()] = Field(
         min_length=1, max_length=8, description="Conditions that a device must meet, all of them."
@@ -146,7 +137,7 @@ class Member(Model):
     template: PodTemplate = Field(description="The pod.")
 
 
-class Engine(Model):
+class Engine(EngineBase):
     """An inference engine: one pod, or a gang of pods on several nodes."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (
@@ -161,20 +152,7 @@ class Engine(Model):
         ),
     )
 
-    name: Annotated[str, Words(DNS_LABEL_WORDS)] = Field(
-        min_length=1, max_length=63, pattern=DNS_LABEL, description="Name of the engine; part of workload names."
-    )
     copies: int = Field(default=1, ge=1, le=64, description="Equal copies of the engine in each replica.")
-    phase: Phase | None = Field(default=None, description="Half of a PrefillDecode pair; not allowed otherwise.")
-    startup_minutes: StartupMinutes | None = Field(
-        default=None,
-        description="Maximum startup time of the engine in minutes. Then its container restarts. Defaults to 60.",
-    )
-    port: EnginePort | None = Field(default=None, description=PORT_DESCRIPTION)
-    health_path: HealthPath | None = Field(default=None, description=HEALTH_DESCRIPTION)
-    stall: Stall | None = Field(
-        default=None, description="Detection of an engine that hangs. If unset, the defaults of its fields apply."
-    )
     members: Annotated[list[Member], Atomic()] = Field(
         min_length=1, max_length=2, description="One Standalone, or one Leader and one Worker."
     )

@@ -19,7 +19,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base imp
     other_than,
     without,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.meta import DNS_SUBDOMAIN, DNS_SUBDOMAIN_WORDS
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.meta import DNSSubdomain
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.resource import Resource, Spec, Status
 
 AUTHORIZATION = "Authorization"
@@ -77,9 +77,7 @@ def _any_case(text: str) -> str:
 class KeySecretRef(Model):
     """A Secret of the endpoint's namespace on the control cluster."""
 
-    name: Annotated[str, Words(DNS_SUBDOMAIN_WORDS)] = Field(
-        min_length=1, max_length=253, pattern=DNS_SUBDOMAIN, description="Name of the Secret."
-    )
+    name: DNSSubdomain = Field(description="Name of the Secret.")
     key: Annotated[str, Words("must be letters, digits, '-', '_' and '.'")] = Field(
         default="apiKey", min_length=1, max_length=253, pattern=KEY, description="Key in its data."
     )
@@ -128,9 +126,7 @@ class Credential(Model):
 class CACertificateRef(Model):
     """A ConfigMap of the endpoint's namespace with certificates (PEM) under the key ca.crt."""
 
-    name: Annotated[str, Words(DNS_SUBDOMAIN_WORDS)] = Field(
-        min_length=1, max_length=253, pattern=DNS_SUBDOMAIN, description="Name of the ConfigMap."
-    )
+    name: DNSSubdomain = Field(description="Name of the ConfigMap.")
 
 
 class EndpointTLS(Model):
@@ -147,12 +143,8 @@ class EndpointTLS(Model):
         ),
     )
 
-    server_name: Annotated[str, Words(DNS_SUBDOMAIN_WORDS)] | None = Field(
-        default=None,
-        min_length=1,
-        max_length=253,
-        pattern=DNS_SUBDOMAIN,
-        description="Name in the certificate; absent is the host of the URL.",
+    server_name: DNSSubdomain | None = Field(
+        default=None, description="Name in the certificate; absent is the host of the URL."
     )
     ca_certificate_ref: CACertificateRef | None = Field(
         default=None, description="Who may have signed the certificate; absent is whom the system trusts."

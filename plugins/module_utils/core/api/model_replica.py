@@ -8,29 +8,22 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import (
-    DNS_LABEL,
-    DNS_LABEL_WORDS,
     Atomic,
     Column,
+    DNSLabel,
     ListMap,
     Model,
     Rule,
     Words,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.engine import (
-    HEALTH_DESCRIPTION,
-    PORT_DESCRIPTION,
     DeviceConstraint,
-    EnginePort,
-    HealthPath,
+    EngineBase,
     Layout,
     ModelCacheRef,
-    Phase,
     ReadOnlyCacheRef,
     Role,
     Selector,
-    Stall,
-    StartupMinutes,
     Worker,
     constraint_rule,
     phase_rules,
@@ -81,9 +74,7 @@ class MountedCache(ReadOnlyCacheRef):
 class ResolvedDeviceRequest(Model):
     """Devices that one pod claims."""
 
-    name: Annotated[str, Words(DNS_LABEL_WORDS)] = Field(
-        min_length=1, max_length=63, pattern=DNS_LABEL, description="Name of the request."
-    )
+    name: DNSLabel = Field(description="Name of the request.")
     device_class_name: str = Field(min_length=1, max_length=253, description="DeviceClass to claim through.")
     device: str | None = Field(
         default=None,
@@ -186,7 +177,7 @@ class PlacedMember(Model):
     template: PodTemplate = Field(description="The pod.")
 
 
-class PlacedEngine(Model):
+class PlacedEngine(EngineBase):
     """An engine of the deployment, placed."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (
@@ -200,20 +191,6 @@ class PlacedEngine(Model):
         ),
     )
 
-    name: Annotated[str, Words(DNS_LABEL_WORDS)] = Field(
-        min_length=1, max_length=63, pattern=DNS_LABEL, description="Name of the engine; part of workload names."
-    )
-    copies: int = Field(default=1, ge=1, le=64, description="Equal copies of the engine.")
-    phase: Phase | None = Field(default=None, description="Half of a PrefillDecode pair; not allowed otherwise.")
-    startup_minutes: StartupMinutes | None = Field(
-        default=None,
-        description="Maximum startup time of the engine in minutes. Then its container restarts. Defaults to 60.",
-    )
-    port: EnginePort | None = Field(default=None, description=PORT_DESCRIPTION)
-    health_path: HealthPath | None = Field(default=None, description=HEALTH_DESCRIPTION)
-    stall: Stall | None = Field(
-        default=None, description="Detection of an engine that hangs. If unset, the defaults of its fields apply."
-    )
     members: Annotated[list[PlacedMember], Atomic()] = Field(
         min_length=1, max_length=2, description="One Standalone, or one Leader and one Worker."
     )

@@ -8,9 +8,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import (
-    DNS_LABEL,
-    DNS_LABEL_WORDS,
     Column,
+    DNSLabel,
     Model,
     Rule,
     Violation,
@@ -28,13 +27,7 @@ class EndpointSelector(Model):
 class ServiceEndpoint(Model):
     """Endpoints that share a part of the traffic."""
 
-    name: Annotated[str, Words(DNS_LABEL_WORDS)] | None = Field(
-        default=None,
-        min_length=1,
-        max_length=63,
-        pattern=DNS_LABEL,
-        description="Name of the entry; absent is `endpoint-` and its index.",
-    )
+    name: DNSLabel | None = Field(default=None, description="Name of the entry; absent is `endpoint-` and its index.")
     weight: int = Field(default=1, ge=1, le=1_000_000, description="Share of the traffic against the other entries.")
     priority: int = Field(
         default=0,

@@ -12,8 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field, model_validator
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import (
-    DNS_LABEL,
-    DNS_LABEL_WORDS,
+    DNSLabel,
     Hidden,
     IntOrString,
     ListMap,
@@ -188,6 +187,7 @@ class GrpcAction(Model):
 
 
 _Seconds = Annotated[int, Field(ge=1, le=MOST_GRACE_SECONDS)]
+_Times = Annotated[int, Field(ge=1, le=2**31 - 1)]
 
 
 class _Probe(Model):
@@ -218,10 +218,8 @@ class Probe(_Probe):
 
     NOT_HERE: ClassVar[Mapping[str, str]] = {"successThreshold": "Kubernetes accepts only 1 for this probe"}
 
-    failure_threshold: int | None = Field(
+    failure_threshold: _Times | None = Field(
         default=None,
-        ge=1,
-        le=2**31 - 1,
         description="Number of consecutive failures after which the container restarts. Defaults to 3.",
     )
     termination_grace_period_seconds: _Seconds | None = Field(
@@ -238,16 +236,12 @@ class ReadinessProbe(_Probe):
         "terminationGracePeriodSeconds": "Kubernetes does not accept it for a readiness probe"
     }
 
-    failure_threshold: int | None = Field(
+    failure_threshold: _Times | None = Field(
         default=None,
-        ge=1,
-        le=2**31 - 1,
         description="Number of consecutive failures after which the pod receives no requests. Defaults to 3.",
     )
-    success_threshold: int | None = Field(
+    success_threshold: _Times | None = Field(
         default=None,
-        ge=1,
-        le=2**31 - 1,
         description="Number of consecutive successes after which the pod receives requests again. Defaults to 1.",
     )
 
@@ -395,9 +389,7 @@ class Volume(Model):
     }
     RULES: ClassVar[tuple[Rule, ...]] = (exactly_one(("MD-37", "MR-33"), "configMap", "secret", "emptyDir"),)
 
-    name: Annotated[str, Words(DNS_LABEL_WORDS)] = Field(
-        min_length=1, max_length=63, pattern=DNS_LABEL, description="Name of the volume."
-    )
+    name: DNSLabel = Field(description="Name of the volume.")
     config_map: ConfigMapFiles | None = Field(default=None, description="Files from a ConfigMap.")
     secret: Annotated[SecretFiles, Hidden()] | None = Field(default=None, description="Files from a Secret.")
     empty_dir: EmptyDir | None = Field(default=None, description="Empty directory.")
@@ -438,21 +430,16 @@ class PodSpec(Model):
     image_pull_secrets: Annotated[list[ImagePullSecret], Hidden()] | None = Field(
         default=None, description="Registry Secrets on the workload cluster."
     )
-    service_account_name: Annotated[str, Words(DNS_LABEL_WORDS)] | None = Field(
+    service_account_name: DNSLabel | None = Field(
         default=None,
-        min_length=1,
-        max_length=63,
-        pattern=DNS_LABEL,
         description="ServiceAccount on the workload cluster whose cloud identity the pod has. Its token for the "
         "cluster's API is not mounted. Defaults to `default`.",
     )
     volumes: Annotated[list[Volume], ListMap(("name",))] | None = Field(
         default=None, max_length=32, description="Volumes for volumeMounts of the container."
     )
-    termination_grace_period_seconds: int | None = Field(
+    termination_grace_period_seconds: _Seconds | None = Field(
         default=None,
-        ge=1,
-        le=MOST_GRACE_SECONDS,
         description="Grace period in seconds for the pod to stop. An engine with requests keeps serving until 30 "
         "seconds before its end, or until half of a period of less than a minute.",
     )

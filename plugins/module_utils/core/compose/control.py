@@ -12,6 +12,12 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, identity, label
 
+_KEPT_BY_TOOLS = {
+    "argocd.argoproj.io/compare-options": "IgnoreExtraneous",
+    "argocd.argoproj.io/sync-options": "Prune=false,Delete=false",
+    "kustomize.toolkit.fluxcd.io/prune": "disabled",
+}
+
 
 def control_labels(resource: api.Resource, owner_label: str) -> dict[str, str]:
     """Return the labels of an object that is composed for a resource; `owner_label` holds the resource's name."""
@@ -25,17 +31,23 @@ def control_labels(resource: api.Resource, owner_label: str) -> dict[str, str]:
 def system_namespace(more: Mapping[str, str] = MappingProxyType({})) -> dict[str, Any]:
     """Return the Namespace of the fleet's own objects, with `more` labels."""
     labels = {names.MANAGED_BY_LABEL: names.MANAGED_BY, **more}
+    return kept_namespace(constants.SYSTEM_NAMESPACE, labels)
+
+
+def kept_namespace(name: str, labels: Mapping[str, str]) -> dict[str, Any]:
+    """Return a Namespace that tools which apply a build directory never delete, as it can contain objects of users."""
+    metadata: dict[str, Any] = {"name": name, "annotations": dict(_KEPT_BY_TOOLS)}
     return {
         "apiVersion": "v1",
         "kind": "Namespace",
-        "metadata": {"name": constants.SYSTEM_NAMESPACE, "labels": labels},
+        "metadata": {**metadata, **({"labels": dict(labels)} if labels else {})},
     }
 
 
 def unowned_namespace(name: str) -> dict[str, Any]:
     """Return a Namespace that users own. Tools that apply a build directory create it. Runs that apply objects ignore
     it, because it has no label of the fleet."""
-    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+    return kept_namespace(name, {})
 
 
 def is_unowned_namespace(value: Object) -> bool:

@@ -21,16 +21,11 @@ from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.quantity import canonical_text
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, fields, identity
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, identity
 
 Map = dict[str, Any]
 
 _FILE_MODE = 0o644
-_KEPT_BY_TOOLS = {
-    "argocd.argoproj.io/compare-options": "IgnoreExtraneous",
-    "argocd.argoproj.io/sync-options": "Prune=false,Delete=false",
-    "kustomize.toolkit.fluxcd.io/prune": "disabled",
-}
 
 
 @dataclass
@@ -67,11 +62,6 @@ def _filled(value: Any, node: _Node) -> Any:
             filled[name] = _filled(value[name], below[name])
         value = filled
     return node.change(value) if node.change else value
-
-
-def _kept(metadata: Any) -> Any:
-    """Return the metadata of an object that no tool deletes."""
-    return {**metadata, "annotations": {**fields(metadata, "annotations"), **_KEPT_BY_TOOLS}}
 
 
 def _pull_policy(container: Map) -> str:
@@ -218,8 +208,6 @@ _TREES: Mapping[str, _Node] = {
     "Service": _tree({"spec.ports[]": {"protocol": "TCP", "targetPort": itemgetter("port")}}),
     "EndpointSlice": _tree({"": _without_empty_lists}),
     "HTTPRoute": _tree(_ROUTE),
-    # A namespace can contain objects of users.
-    "Namespace": _tree({"metadata": _kept}),
     "Gateway": _tree(_below("spec.listeners[]", _LISTENER)),
     "BackendTrafficPolicy": _tree(
         {"spec.rateLimit.global.rules[].clientSelectors[].headers[]": {"invert": False}},

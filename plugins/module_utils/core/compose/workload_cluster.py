@@ -13,6 +13,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cache_volume import CacheMount
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.claim import claim_templates
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.control import kept_namespace
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.disaggregation import (
     disaggregate,
     is_disaggregated,
@@ -93,8 +94,4 @@ def workload_namespace(namespace: str, pods: Iterable[Member] = ()) -> dict[str,
         names.NAMESPACE_LABEL: names.label_value(namespace),
         **namespace_labels(pods),
     }
-    return {
-        "apiVersion": "v1",
-        "kind": "Namespace",
-        "metadata": {"name": names.workload_namespace(namespace), "labels": labels},
-    }
+    return kept_namespace(names.workload_namespace(namespace), labels)

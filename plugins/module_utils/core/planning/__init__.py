@@ -61,6 +61,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.pricing impo
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import adapters
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.binding import bind
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fabric import pair_warnings
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.image_needs import driver_warnings
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.memory import memory_shortages
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
@@ -184,8 +185,8 @@ class Plan:
     def warnings(self) -> tuple[str, ...]:
         """Return the warnings about missing Secrets, node pools without nodes, overcommitted node pools, deployments
         that are not planned, pods without devices that another node pool would provide, pods that are or might be
-        unschedulable, devices with too little memory, edits that cannot be applied, model gateways, rollouts, and
-        drained clusters."""
+        unschedulable, devices with too little memory, pairs without a common fabric, edits that cannot be applied,
+        model gateways, rollouts, and drained clusters."""
         return (
             *map(str, self.missing_secrets),
             *pools_without_nodes(self.context),
@@ -199,6 +200,7 @@ class Plan:
             *map(str, self.unbound),
             *map(str, memory_shortages(self.deployments, self.clusters, self.schedule.placements)),
             *map(str, driver_warnings(self.deployments, self.clusters, self.schedule.placements)),
+            *map(str, pair_warnings(self.deployments, self.clusters, self.schedule.placements)),
             *(str(problem) for staged in self.caches for problem in staged.warnings),
             *self.models.warnings,
             *rollout.warnings(self.context, self.rollouts),

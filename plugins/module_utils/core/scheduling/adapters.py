@@ -182,7 +182,9 @@ def is_priority(value: str) -> bool:
 
 def _engine(engine: Any, model: ServedModel | None) -> Engine:
     memory = engine_memory(model, engine) if model else None
-    return Engine(engine.name, tuple(_member(member, memory) for member in engine.members), engine.copies)
+    return Engine(
+        engine.name, tuple(_member(member, memory) for member in engine.members), engine.copies, engine.phase or ""
+    )
 
 
 def _member(member: Any, memory: MemoryNeed | None) -> Member:

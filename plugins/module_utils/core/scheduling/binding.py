@@ -11,11 +11,17 @@ together and apart. It changes nothing about pods that run, and nothing where ne
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.distinction import distinguish
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.selector import SelectorError
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.allocating import (
+    FEW_DEVICES,
+    slow_searches,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.capacity import Demand, PodSet
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.guarding import (
     guard_claims,
@@ -34,6 +40,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
     PlacedEngine,
     PlacedMember,
     Placement,
+    PlannedNodes,
     Pool,
     Refusal,
     Replica,
@@ -54,9 +61,16 @@ _MAY_STRAND = (
     "Add a node, or see docs/scheduling.md, Binding"
 )
 
+_MAY_TIME_OUT = (
+    "its pods fit on its nodes, but kube-scheduler might search for devices longer than 10 seconds on a node without "
+    "enough free devices, and try no other node. Use pods that claim all devices of a node, or see docs/scheduling.md, "
+    "Binding"
+)
+
 _UNAVAILABLE = ("", 0, 0)
 """Engine key of unavailable devices, which belong to no engine."""
 
+Nodes = PlannedNodes | None  # pylint: disable=unsupported-binary-operation
 Place = tuple[int, int, int]
 """Of a placed member: the positions of its placement, engine and member."""
 
@@ -87,7 +101,8 @@ def bind(
     Claims also say if their selectors must test for attributes and capacities that devices of the pool lack.
 
     `decided` is the schedule for the other arguments. Kept replicas keep their claims and planned nodes. A pod that is
-    charged a whole node needs no claims and numbers, but unavailable devices can strand it. Raises OverBudgetError.
+    charged a whole node needs no limited claims, and numbers only against slow searches (`allocating.py`), but
+    unavailable devices can strand it. Raises OverBudgetError.
     """
     options = options or Options()
     clusters = list(clusters)
@@ -99,7 +114,9 @@ def bind(
     placements = [_carried(*pair) for pair in zip(decided.placements, before, strict=True)]
     shares_nodes = options.accounting == "Devices"
     bindable = [
-        cluster for cluster in clusters if shares_nodes or any(pool.partly_unavailable for pool in cluster.pools)
+        cluster
+        for cluster in clusters
+        if shares_nodes or any(pool.partly_unavailable or sum(pool.claimable) > FEW_DEVICES for pool in cluster.pools)
     ]
     if bindable:
         placed = {(placement.namespace, placement.replica) for placement in decided.placements if placement.replica}
@@ -183,8 +200,9 @@ class _Binder:
         taken = _numbers(engine for replica in unusable for engine in replica.engines)
         for name, found in sorted(parts.items()):
             is_open = any(part.open for part in found)
-            if is_open and not self._bind_pool(pools[name], found, taken.get(name, set())):
-                self.may_strand.append(Refusal(_MAY_STRAND, name, (cluster.name,)))
+            reason = self._bind_pool(pools[name], found, taken.get(name, set())) if is_open else ""
+            if reason:
+                self.may_strand.append(Refusal(reason, name, (cluster.name,)))
 
     def _is_open(self, at: int) -> bool:
         """Return whether a placement has pods that do not exist as it has them."""
@@ -219,21 +237,26 @@ class _Binder:
                         part = _Part((engine.name, at, number), place, member, engine.copies, pods, vectors, is_open)
                         yield name, replace(part, at_most=_at_most(engine, member, pools[name]))
 
-    def _bind_pool(self, pool: Pool, parts: list[_Part], taken: set[int]) -> bool:
-        """Return whether all pods find a node, whatever their order."""
+    def _bind_pool(self, pool: Pool, parts: list[_Part], taken: set[int]) -> str:
+        """Return why a pod might find no node in some order; empty if each pod finds one."""
         node = pool.claimable
         if not self._shares_nodes:
-            return not (pool.partly_unavailable and may_strand(node, pool.open_nodes, _pods(pool, parts)))
+            pods = self._pods(pool, parts)
+            if pool.partly_unavailable and may_strand(node, pool.open_nodes, pods):
+                return _MAY_STRAND
+            current = [part.member.planned_nodes for part in parts]
+            return self._separate(node, parts, pods, current, {at for at, each in enumerate(pods) if each.slow}, taken)
         before = list(self.placements)
         narrowed = self._narrow(pool, node, parts) if sum(map(bool, node)) > 1 else parts
-        if self._number(pool, node, narrowed, taken):
-            return True
+        reason = self._number(pool, node, narrowed, taken)
+        if not reason:
+            return ""
         # Pods that take any kind may do where those limited to one cannot be steered.
         after, self.placements = self.placements, before
-        if narrowed != parts and self._number(pool, node, parts, taken):
-            return True
+        if narrowed != parts and not self._number(pool, node, parts, taken):
+            return ""
         self.placements = after
-        return False
+        return reason
 
     # Kinds of device
 
@@ -277,21 +300,63 @@ class _Binder:
 
     # Planned nodes
 
-    def _number(self, pool: Pool, node: Vector, parts: Sequence[_Part], taken: set[int]) -> bool:
-        pods = _pods(pool, parts)
+    def _number(self, pool: Pool, node: Vector, parts: Sequence[_Part], taken: set[int]) -> str:
+        pods = self._pods(pool, parts)
         numbered = any(part.member.planned_nodes and not part.open for part in parts)
-        if not numbered and not may_strand(node, pool.open_nodes, pods):
-            return True
-        planned = plan_pool(node, pool.open_nodes, pods, taken, self._work)
-        found = planned is not None
-        if planned is None:
-            if not numbered:
-                return False
-            planned = [ANYWHERE] * len(parts)
-        for part, nodes in zip(parts, planned[: len(parts)], strict=True):
+        strands = may_strand(node, pool.open_nodes, pods)
+        whole = {at for at, each in enumerate(pods) if each.slow and each.vectors == (node,)}
+        if numbered or strands or any(each.slow for at, each in enumerate(pods) if at not in whole):
+            planned = plan_pool(node, pool.open_nodes, pods, taken, self._work)
+            if planned is not None:
+                return self._plan(node, parts, pods, planned)
+        current = [ANYWHERE if numbered and part.open else part.member.planned_nodes for part in parts]
+        # A pod that takes a whole node loses no node by a number.
+        reason = self._separate(node, parts, pods, current, whole, taken)
+        return _MAY_STRAND if numbered or strands else reason
+
+    def _pods(self, pool: Pool, parts: Sequence[_Part]) -> list[Pods]:
+        """Return the pods of all parts and the unavailable devices of the pool, with slow searches if all go
+        anywhere."""
+        pods = _pods(pool, parts)
+        if sum(pool.claimable) <= FEW_DEVICES:
+            return pods
+        for at, part in enumerate(parts):
+            requests = part.member.device_requests
+            # The selectors of running pods might be invalid: then the pods use the devices that they are charged.
+            with suppress(SelectorError):
+                accepted = map(frozenset, self._matcher.accepted(requests, pool.devices))
+                counts = [int(entry.get("count", 1)) for entry in requests]
+                pods[at] = replace(pods[at], requests=tuple(zip(counts, accepted, strict=True)))
+        slow = slow_searches(pool.claimable, pods, [None if each.open else each.planned for each in pods])
+        # Pods that are spread over pools get no numbers.
+        return [replace(each, slow=at in slow and not each.at_most) for at, each in enumerate(pods)]
+
+    def _separate(
+        self,
+        node: Vector,
+        parts: Sequence[_Part],
+        pods: Sequence[Pods],
+        planned: Sequence[Nodes],
+        chosen: Collection[int],
+        taken: set[int],
+    ) -> str:
+        """Plan nodes as given, but nodes of their own for the chosen pods. Return a reason if searches remain slow."""
+        separate = list(planned)
+        used = taken.union(*(each.planned.numbers for each in pods if each.planned))
+        for at in sorted(chosen):
+            number = next(number for number in range(1, len(used) + 2) if number not in used)
+            used.add(number)
+            separate[at] = PlannedNodes((number,), "OnePerNode")
+        return self._plan(node, parts, pods, separate)
+
+    def _plan(self, node: Vector, parts: Sequence[_Part], pods: Sequence[Pods], planned: Sequence[Nodes]) -> str:
+        """Set planned nodes of open pods. Return a reason if searches remain slow."""
+        result = [each.planned for each in pods]
+        for at, part in enumerate(parts):
             if part.open and part.place is not None and not part.member.shares:
-                self._set(part.place, planned_nodes=nodes)
-        return found
+                result[at] = planned[at]
+                self._set(part.place, planned_nodes=planned[at])
+        return _MAY_TIME_OUT if slow_searches(node, pods, result) else ""
 
     def _set(self, place: Place, **changes: Any) -> PlacedMember:
         at, number, position = place

@@ -8,7 +8,15 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Cluster, Fabric, Pool
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
+    Cluster,
+    Deployment,
+    Fabric,
+    Placement,
+    Pool,
+    Refusal,
+    pools_of,
+)
 
 # Driver of the synthetic device by which a pool publishes the fabric of its manifest.
 FABRIC_DRIVER = "fabric.modelplane.ai"
@@ -43,6 +51,40 @@ def shared_fabrics(cluster: Cluster) -> dict[Fabric, tuple[Pool, ...]]:
         for fabric in pool.fabrics:
             pools.setdefault(fabric, []).append(pool)
     return {fabric: tuple(found) for fabric, found in sorted(pools.items()) if len(found) > 1}
+
+
+def pair_warnings(
+    deployments: Iterable[Deployment], clusters: Iterable[Cluster], placements: Iterable[Placement]
+) -> tuple[Refusal, ...]:
+    """Return the replicas whose Prefill and Decode engines are on node pools that share no fabric, although both have
+    one: they transfer the KV cache over the network of the cluster. Fabrics without a name are not shared."""
+    phases = {
+        (each.namespace, each.name): {engine.name: engine.phase for engine in each.engines} for each in deployments
+    }
+    pools = {(cluster.name, pool.name): pool for cluster in clusters for pool in cluster.pools}
+    found: dict[str, set[str]] = {}
+    for placement in placements:
+        by_phase = phases.get((placement.namespace, placement.deployment), {})
+        halves = [
+            pools_of(engine for engine in placement.engines if by_phase.get(engine.name) == phase)
+            for phase in ("Prefill", "Decode")
+        ]
+        fabrics = {
+            name: {fabric for device in pools[placement.cluster, name].devices if (fabric := published(device))}
+            for name in frozenset().union(*halves)
+            if (placement.cluster, name) in pools
+        }
+        is_fast = all(any(fabrics.get(name) for name in half) for half in halves)
+        if is_fast and len(fabrics) > 1 and not any(fabric.name for fabric in set.intersection(*fabrics.values())):
+            names = " and ".join(", ".join(sorted(half)) for half in halves)
+            reason = (
+                f"ModelDeployment {placement.namespace}/{placement.deployment}: the Prefill and Decode engines of a "
+                f"replica are on node pools {names}, which share no fabric, so they transfer the KV cache over the "
+                "network of the cluster. Select node pools of one fabric in both engines (nodeSelector), or set the "
+                "same fabric.name on pools that share one"
+            )
+            found.setdefault(reason, set()).add(placement.cluster)
+    return tuple(Refusal(reason, "", tuple(sorted(names))) for reason, names in sorted(found.items()))
 
 
 class FabricViews:

@@ -222,22 +222,27 @@ class Matcher:
     ) -> tuple[Way, ...]:
         """Return the ways to allocate the claim of a pod on a node with these devices, each with one kind of device for
         each request, the first choice first."""
-        entries = [_claimed_request(entry) for entry in claimed]
-        requests = tuple(request for __, request in entries)
-        accepted = tuple(
-            tuple(
-                position
-                for position in self.candidates(request, devices)
-                if devices[position].claim == "DRA" and devices[position].device_class_name == device_class
-            )
-            for device_class, request in entries
-        )
+        requests = tuple(_claimed_request(entry)[1] for entry in claimed)
+        accepted = self.accepted(claimed, devices)
         node = _Node(requests, tuple(map(_claimed_constraint, constraints)), devices)
         found: dict[Vector, Way] = {}
         for assignment in _assignments(node, list(accepted))[0]:
             vector = node.vector(assignment)
             found.setdefault(vector, Way(vector, assignment, accepted))
         return tuple(found[vector] for vector in _least(found)[:MAX_VECTORS])
+
+    def accepted(
+        self, claimed: tuple[Mapping[str, Any], ...], devices: tuple[Device, ...]
+    ) -> tuple[tuple[int, ...], ...]:
+        """Return the positions of the kinds of device that each request of a claim accepts. Raises SelectorError."""
+        return tuple(
+            tuple(
+                position
+                for position in self.candidates(request, devices)
+                if devices[position].claim == "DRA" and devices[position].device_class_name == device_class
+            )
+            for device_class, request in map(_claimed_request, claimed)
+        )
 
     def narrowed(
         self, member: Member, resolution: Resolution, kinds: Mapping[str, Kind], devices: tuple[Device, ...]

@@ -232,11 +232,12 @@ class Member:
 
 @dataclass(frozen=True)
 class Engine:
-    """A serving unit: `copies` times its members."""
+    """A serving unit: `copies` times its members. `phase`: its half of a PrefillDecode pair."""
 
     name: str
     members: tuple[Member, ...]
     copies: int = 1
+    phase: str = ""
 
     @property
     def pods(self) -> int:

@@ -42,15 +42,16 @@ def plan_pool(
 ) -> list[PlannedNodes | None] | None:
     """Return the planned nodes of each of these pods, in order; None when no way was found to give them any.
 
-    Those that are not open keep what they have. Pods that take whole nodes need none. `taken` are numbers that are not
-    to be given. Pods that have no kind of device in common do not compete: where no way was found for all together,
-    those of one kind are steered that may strand a pod, and the others go anywhere.
+    Those that are not open keep what they have. Pods that take whole nodes need none, unless they are slow. `taken` are
+    numbers that are not to be given. Pods that have no kind of device in common do not compete: where no way was found
+    for all together, those of one kind are steered that may strand a pod or are slow, and the others go anywhere.
     """
     found = _steer(node, nodes, load, taken, work)
     if found is not None:
         return found
     groups = list(_competing(load))
     critical = [group for group in groups if may_strand(node, nodes, [load[at] for at in group])]
+    critical = critical or [group for group in groups if any(load[at].slow for at in group)]
     if len(groups) < 2 or len(critical) != 1:
         return None
     group = critical[0]
@@ -354,7 +355,7 @@ class _Planner:
             return not self._rooms or self._is_bindable()
         at, rest = order[0], order[1:]
         pods = self._load[at]
-        if not self._others and all(vector == self._node for vector in pods.vectors):
+        if not self._others and not pods.slow and all(vector == self._node for vector in pods.vectors):
             self._left -= pods.count
             if self._left >= 0 and self._place(rest):
                 return True

@@ -25,6 +25,8 @@ class Pods:
     leads: workers that can run on any node wait for the pod.
     mixes: devices of several kinds may serve one request.
     unavailable: the object represents unavailable devices of `pods` nodes instead of pods.
+    requests: number of devices and accepted kinds of each request of a pod, in order. Empty if not needed.
+    slow: kube-scheduler might search long for devices on a node without enough free devices (`allocating.py`).
     """
 
     engine: object
@@ -37,6 +39,8 @@ class Pods:
     leads: bool = False
     mixes: bool = False
     unavailable: bool = False
+    requests: tuple[tuple[int, frozenset[int]], ...] = ()
+    slow: bool = False
 
     @property
     def count(self) -> int:

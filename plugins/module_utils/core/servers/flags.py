@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -212,22 +213,20 @@ def _unknown_flag(flag: Flag, server: Server, line: CommandLine) -> Iterator[Wro
     yield WrongFlag(problem, "", hint, line.place(flag))
 
 
-_CACHE: dict[str, Mapping[str, frozenset[str]]] = {}
-
-
+@functools.cache
 def released(name: str) -> Mapping[str, frozenset[str]]:
     """Return the flags of a server, without their leading dashes, by version; empty for a server without data."""
-    if name not in _CACHE:
-        versions = released_flags.VERSIONS.get(name, "").split()
-        found: dict[str, set[str]] = {version: set() for version in versions}
-        for line in released_flags.FLAGS.get(name, "").splitlines():
-            ranges, __, flags = line.partition(":")
-            for part in ranges.split(","):
-                first, __, last = part.partition("-")
-                for version in versions[int(first) : int(last) + 1]:
-                    found[version].update(flags.split())
-        _CACHE[name] = {version: frozenset(flags) for version, flags in found.items()}
-    return _CACHE[name]
+    versions = released_flags.VERSIONS.get(name, "").split()
+    found: dict[str, set[str]] = {version: set() for version in versions}
+    having: list[str] = []
+    for word in released_flags.FLAGS.get(name, "").split():
+        if word.endswith(":"):
+            ranges = [each.partition("-") for each in word[:-1].split(",")]
+            having = [v for first, __, last in ranges for v in versions[int(first) : int(last) + 1 if last else None]]
+            continue
+        for version in having:
+            found[version].add(word)
+    return {version: frozenset(flags) for version, flags in found.items()}
 
 
 def _must(flag: Flag, server: Server) -> str:

@@ -7,8 +7,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.pod import gpu_tolerations
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import (
@@ -23,6 +25,10 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.devic
     Promise,
     PublishedDevice,
     PublishedDevices,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.workloads import (
+    EVENT_CONDITION,
+    NODE_LOST,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import (
     Object,
@@ -111,6 +117,27 @@ def stranded_replicas(
             pod_reasons = (closed.get(text(pod, "spec", "nodeName")), tainted.get(pod_key(pod)))
             reasons.setdefault(replica_of(pod), set()).update(filter(None, pod_reasons))
     return {replica: "; ".join(sorted(texts)) for replica, texts in reasons.items() if texts}
+
+
+def with_lost_node(pod: Object, nodes: Iterable[Object]) -> dict[str, Any]:
+    """Return the pod of a gang whose deletion is overdue with an EVENT_CONDITION if its node is not Ready or gone.
+
+    Only the kubelet ends a deletion, and the StatefulSets of a LeaderWorkerSet create no second pod of the same name.
+    `nodes`: all nodes of pools.
+    """
+    node = text(pod, "spec", "nodeName")
+    ready = {_name(each): is_true(each, "Ready") for each in nodes}
+    if not node or ready.get(node) or not label(pod, constants.LWS_NAME_LABEL):
+        return dict(pod)
+    namespace, name = pod_key(pod)
+    message = (
+        f"its node {node} is {NOT_READY if node in ready else 'gone'}, so its deletion does not end and the gang does "
+        f"not start again. Make sure that the machine is off, then run kubectl delete pod {name} -n {namespace} "
+        "--force, or taint the node node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"
+    )
+    lost = {"type": EVENT_CONDITION, "status": "True", "reason": NODE_LOST, "message": message}
+    status = fields(pod, "status")
+    return {**pod, "status": {**status, "conditions": [*entries(status, "conditions"), lost]}}
 
 
 def _is_running(pod: Object) -> bool:

@@ -14,6 +14,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import 
     Object,
     entries,
     fields,
+    is_being_deleted,
     is_true,
     number,
     stated,
@@ -38,6 +39,8 @@ _STUCK = frozenset(
 
 EVENT_CONDITION = "modelplane.ai/Event"
 """Condition that observers add to an object for a failure that is reported by events only."""
+NODE_LOST = "NodeLost"
+"""Reason of that condition for a pod whose deletion waits for a node that is lost."""
 
 _PREEMPTION = re.compile(
     r"(?:\s*(?:still not schedulable|no new claims to deallocate|deallocation of one ResourceClaim completed))?"
@@ -205,7 +208,7 @@ def engine_stalls(pods: Iterable[Object]) -> list[EngineStall]:
             verdict,
         )
         for pod in pods
-        if "deletionTimestamp" not in fields(pod, "metadata")
+        if not is_being_deleted(pod)
         for container in entries(pod, "status", "containerStatuses")
         if (verdict := stall_verdict(fields(container, "lastState")))
     )
@@ -230,8 +233,6 @@ def failing_pods(pods: Iterable[Object]) -> list[tuple[PodFailure, list[str]]]:
     """Return the failures of pods, each with the names of the pods that have it, the most frequent first."""
     found: dict[PodFailure, list[str]] = {}
     for pod in pods:
-        if "deletionTimestamp" in fields(pod, "metadata"):
-            continue
         for failure in failures(pod):
             found.setdefault(failure, []).append(text(pod, "metadata", "name"))
     return sorted(found.items(), key=lambda entry: (-len(entry[1]), str(entry[0])))
@@ -250,7 +251,10 @@ def failures_text(failing: Sequence[tuple[PodFailure, Sequence[str]]], limit: in
 
 
 def failures(pod: Object) -> list[PodFailure]:
-    """Return the failures that keep a pod from running, sorted; empty when it runs or none is known."""
+    """Return the failures that keep a pod from running, sorted; empty when it runs or none is known. The failure of a
+    pod that is being deleted is only that its node is lost."""
+    if is_being_deleted(pod):
+        return [failure for failure in event_failures(pod) if failure.reason == NODE_LOST]
     found: set[PodFailure] = set()
     for entry in entries(pod, "status", "conditions"):
         if entry.get("type") == "PodScheduled" and entry.get("status") != "True":

@@ -183,3 +183,13 @@ def test_groups_that_no_one_reads(groups: dict[str, list[str]], lines: list[str]
     assert len(found) == len(lines), found
     for reported, line in zip(found, lines, strict=True):
         assert re.fullmatch(line, reported)
+
+
+@pytest.mark.parametrize("groups", [{}, {"control_plane": []}, {"workload_clusters": ["east"]}, {"gpu": ["east"]}])
+def test_missing_settings_without_a_host_of_the_fleet_state_where_they_belong(groups: dict[str, list[str]]) -> None:
+    inventory = {"all": ["east"], **groups}
+    found = inventory_variables.problems("localhost", {}, {}, build=True, groups=inventory)
+    for name in ("fleet_build", "fleet_resources"):
+        (problem,) = [problem for problem in found if name in problem]
+        assert problem.endswith(", or for a host in control_plane")
+        assert " in group_vars/all" in problem

@@ -13,6 +13,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inferenc
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.control import (
     control_labels,
+    kept_namespace,
     system_namespace,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.gateway.backend import (
@@ -139,13 +140,9 @@ def _address_pool(gateway: api.InferenceGateway) -> str:
     return settings.metallb.address_pool
 
 
-def _namespace(name: str, labels: Mapping[str, str]) -> Object:
-    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": dict(labels)}}
-
-
 def _metallb_objects(addresses: str, labels: Mapping[str, str]) -> tuple[Object, ...]:
     # Its speaker pods use the network of their node (Pod Security Standards).
-    namespace = _namespace(_METALLB_NAMESPACE, {**labels, "pod-security.kubernetes.io/enforce": "privileged"})
+    namespace = kept_namespace(_METALLB_NAMESPACE, {**labels, "pod-security.kubernetes.io/enforce": "privileged"})
     metadata = {"name": _POOL, "namespace": _METALLB_NAMESPACE, "labels": dict(labels)}
     return (
         namespace,

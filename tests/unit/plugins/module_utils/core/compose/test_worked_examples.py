@@ -51,10 +51,10 @@ def without_scripts(value: Any) -> Any:
 
 
 def composed(replica: dict[str, Any]) -> Documents:
-    """The objects of a replica as people would write them: without the hashes of specs, and without scripts."""
+    """The objects of a replica as people would write them: without annotations and scripts."""
     objects = list(map(without_scripts, replica_objects(replica)))
     for each in objects:
-        if each["kind"] in ("Deployment", "LeaderWorkerSet"):
+        if each["kind"] in ("Deployment", "LeaderWorkerSet", "Namespace"):
             del each["metadata"]["annotations"]
     return objects
 

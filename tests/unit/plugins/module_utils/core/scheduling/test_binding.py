@@ -21,7 +21,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
     Schedule,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.placement import schedule
-from ansible_collections.modelplane.fleet.tests.oracle.binding import trial
+from ansible_collections.modelplane.fleet.tests.oracle.binding import heterogeneous, trial
 from ansible_collections.modelplane.fleet.tests.oracle.binding.simulated import Simulation
 from ansible_collections.modelplane.fleet.tests.oracle.placement.generator import generate
 from ansible_collections.modelplane.fleet.tests.oracle.placement.written import read
@@ -256,6 +256,21 @@ def test_new_pods_find_a_node_beside_those_that_run(number: int) -> None:
         nodes, chance = Simulation(before.clusters), random.Random(order)
         assert nodes.bind(before.loads, chance) == []
         assert nodes.bind(after.loads, chance) == []
+
+
+@pytest.mark.parametrize("number", range(60))
+def test_no_search_for_devices_of_large_nodes_times_out(number: int) -> None:
+    fleet = heterogeneous.large_nodes(1, number)
+    first = trial.plan(replace(fleet, deployments=fleet.deployments[:1]), "any")
+    grown = trial.plan(fleet, "any", running=trial.ran(first))
+    at_once = trial.plan(fleet, "any")
+    for order in range(4):
+        if not at_once.may_strand:
+            assert Simulation(at_once.clusters).bind(at_once.loads, random.Random(order)) == []
+        if not first.may_strand and not grown.may_strand:
+            nodes, chance = Simulation(grown.clusters), random.Random(order)
+            assert nodes.bind(first.loads, chance) == []
+            assert nodes.bind(grown.loads, chance) == []
 
 
 @pytest.mark.parametrize("number", range(80))

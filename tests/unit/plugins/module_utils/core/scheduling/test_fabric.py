@@ -13,6 +13,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.devi
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fabric import (
     FabricViews,
     fabrics_of,
+    pair_warnings,
     published,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
@@ -427,3 +428,46 @@ def test_both_notes_when_another_pool_would_help() -> None:
         "a: pools x and y of fabric EFA rail together take 4 of the 6 pods of the engine",
         "a: pools x and z would take it together if they named the same fabric",
     ]
+
+
+FAST, LARGE = gpu("24Gi"), gpu("80Gi")
+PAIR = (
+    replace(standalone(ask(1, at_least("80Gi")), name="prefill"), phase="Prefill"),
+    replace(standalone(ask(1, fleets.ANY + " && !(" + at_least("80Gi") + ")"), name="decode"), phase="Decode"),
+)
+APART = {
+    "other names": (rail("a", 1, LARGE, fabric="zone-a"), rail("b", 1, FAST, fabric="zone-b")),
+    "no names": (rail("a", 1, LARGE, fabric=""), rail("b", 1, FAST, fabric="")),
+    "other types": (rail("a", 1, LARGE), rail("b", 1, FAST, kind="InfiniBand")),
+    "one name": (rail("a", 1, LARGE, fabric=""), rail("b", 1, FAST)),
+}
+
+
+@pytest.mark.parametrize("pools", APART.values(), ids=APART)
+def test_a_pair_on_pools_without_a_common_fabric_is_a_warning(pools: tuple[Pool, ...]) -> None:
+    pair, clusters = deployment("pair", 1, *PAIR), [cluster("east", *pools)]
+    decided = schedule([pair], clusters, [])
+    (found,) = pair_warnings([pair], clusters, decided.placements)
+    assert "ModelDeployment ml-team/pair: the Prefill and Decode engines" in str(found)
+    assert "node pools a and b, which share no fabric" in str(found)
+    kept = schedule([pair], clusters, replicas_of(decided))
+    assert [placement.state for placement in kept.placements] == ["kept"]
+
+
+TOGETHER = {
+    "one fabric": (rail("a", 1, LARGE), rail("b", 1, FAST)),
+    "one pool": (rail("a", 2, LARGE, FAST, fabric=""),),
+    "plain network": (pool("a", 1, LARGE), pool("b", 1, FAST)),
+    "one half without a fabric": (rail("a", 1, LARGE), pool("b", 1, FAST)),
+}
+
+
+@pytest.mark.parametrize("pools", TOGETHER.values(), ids=TOGETHER)
+def test_other_pairs_are_no_warning(pools: tuple[Pool, ...]) -> None:
+    pair, clusters = deployment("pair", 1, *PAIR), [cluster("east", *pools)]
+    decided = schedule([pair], clusters, [])
+    assert len(decided.placements) == 1
+    assert not pair_warnings([pair], clusters, decided.placements)
+    apart = [cluster("east", *APART["no names"])]
+    unified = deployment("pair", 1, *(replace(engine, phase="") for engine in PAIR))
+    assert not pair_warnings([unified], apart, schedule([unified], apart, []).placements)
