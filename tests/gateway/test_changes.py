@@ -68,6 +68,12 @@ def gateway_cluster(
         yield running
 
 
+@pytest.fixture(scope="module")
+def left_out() -> frozenset[str]:
+    """A run with the services of the other tests takes several times as long."""
+    return frozenset({"ModelService", "CallerPolicy"})
+
+
 class Drill:
     """Services of a fleet that change at random, and the load on them.
 

@@ -11,8 +11,9 @@ import json
 import math
 import ssl
 import threading
+import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,6 +65,11 @@ from .equipment import Answer, Gateway, GatewayCluster
 from .kubelet import Pod
 
 ENVOY = "gateway.envoyproxy.io/v1alpha1"
+LATE_SECONDS = 6.0
+"""Time without answers of the name server: longer than four attempts of Envoy, which waits 0.25 seconds for the first
+one of a fast name server."""
+CHANGE_SECONDS = 2.0
+"""Time in which proxies get a change of their configuration."""
 pytestmark = pytest.mark.usefixtures("healthy")
 
 
@@ -735,6 +741,76 @@ def test_a_detour_to_an_endpoint_without_an_address_is_not_ejected(
         first["selector"]["matchLabels"]["engine"] = "north"
         fleet.resources[:] = [each for each in fleet.resources if each["metadata"]["name"] != "late"]
         fleet.install()
+
+
+def test_requests_use_a_new_endpoint_once_the_cluster_gateway_has_its_address(
+    gateway_cluster: GatewayCluster, clients: Clients, fleet: ComposedFleet, engines: Mapping[str, Engine]
+) -> None:
+    """On a busy machine, answers of the name server can get lost. The cluster gateway has no old address."""
+    model, host = "spill-ample", "slow.example"
+    metadata = {"name": "slow", "namespace": "ml-team", "labels": {"engine": "slow"}}
+    spec = {"origin": f"http://{host}:8000"}
+    fleet.resources.append(
+        {"apiVersion": "modelplane.ai/v1alpha1", "kind": "ModelEndpoint", "metadata": metadata, "spec": spec}
+    )
+    [first, *_] = fleet.resource("ModelService", model)["spec"]["endpoints"]
+    names, asked = gateway_cluster.network.names, []
+
+    def late(name: str) -> list[str]:
+        if name != host:
+            return []
+        asked.append(time.monotonic())
+        if asked[-1] < asked[0] + LATE_SECONDS:
+            raise OSError("the answer of the name server is lost")
+        return names["south.example"]
+
+    gateway_cluster.network.resolvers.append(late)
+    paid = len(engines["paid"].seen)
+    try:
+        with Load(lambda connection: clients.ask(model, "bob", over=connection), clients.gateway) as load:
+            load.more(gateway_cluster)
+            first["selector"]["matchLabels"]["engine"] = "slow"
+            fleet.install()
+            load.more(gateway_cluster)
+    finally:
+        gateway_cluster.network.resolvers.remove(late)
+        first["selector"]["matchLabels"]["engine"] = "north"
+        fleet.resources[:] = [each for each in fleet.resources if each["metadata"]["name"] != "slow"]
+        fleet.install()
+    assert asked
+    assert Counter(load.statuses) == {200: len(load.statuses)}
+    assert len(engines["paid"].seen) - paid <= len(load.statuses) / 1000
+
+
+def test_endpoints_keep_their_addresses_while_the_name_server_is_late(
+    gateway_cluster: GatewayCluster,
+    clients: Clients,
+    fleet: ComposedFleet,
+    engines: Mapping[str, Engine],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With each change of its configuration, Envoy resolves names again, and then replaces what it had."""
+    [policy] = [each for each in fleet.built if each["metadata"]["name"] == "inference-gateway-failover"]
+    keepalive = {**policy["spec"]["tcpKeepalive"], "probes": 4}
+    network, paid = gateway_cluster.network, len(engines["paid"].seen)
+    resolve = network.resolve
+
+    def late(name: str) -> Sequence[str] | None:
+        time.sleep(max(0.0, until - time.monotonic()))
+        return resolve(name)
+
+    with Load(lambda connection: clients.ask("spill-ample", "bob", over=connection), clients.gateway) as load:
+        load.more(gateway_cluster)
+        until = time.monotonic() + CHANGE_SECONDS + 1.5 * LATE_SECONDS
+        monkeypatch.setattr(network, "resolve", late)
+        gateway_cluster.apply({**policy, "spec": {**policy["spec"], "tcpKeepalive": keepalive}})
+        time.sleep(4 * LATE_SECONDS)
+        load.more(gateway_cluster)
+        gateway_cluster.apply(policy)
+        time.sleep(CHANGE_SECONDS)
+        load.more(gateway_cluster)
+    assert Counter(load.statuses) == {200: len(load.statuses)}
+    assert len(engines["paid"].seen) - paid <= len(load.statuses) / 1000
 
 
 # Last, as the models move to another port

@@ -122,3 +122,6 @@ TCP_KEEPALIVE = {
     "probes": KEEPALIVE_PROBES,
 }
 """The same in policies of Envoy Gateway. Traefik probes upstream connections every 30 seconds by itself."""
+DNS = {"dnsRefreshRate": "5s"}
+"""In policies of Envoy Gateway for backends: when names without an address are resolved again, and addresses without a
+time to live. Other addresses have the time to live of their records."""

@@ -188,6 +188,7 @@ def _failover(gateway: api.InferenceGateway) -> Object:
         {
             "targetRefs": parts.gateway_target(NAME),
             "tcpKeepalive": constants.TCP_KEEPALIVE,
+            "dns": constants.DNS,
             "retry": {
                 "numAttemptsPerPriority": ATTEMPTS,
                 "numRetries": retries(DEFAULT_PRIORITIES),

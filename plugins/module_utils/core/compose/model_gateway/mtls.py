@@ -130,6 +130,7 @@ def cluster_gateway_objects(
             {
                 "targetRefs": [parts.named("Gateway", _NAME, constants.GATEWAY_GROUP)],
                 "tcpKeepalive": constants.TCP_KEEPALIVE,
+                "dns": constants.DNS,
             },
         ),
         *(_admission(cluster, clients, hosts_gateway=hosts_gateway) if clients else ()),

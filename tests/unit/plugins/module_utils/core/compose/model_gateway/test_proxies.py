@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -114,6 +115,22 @@ def test_the_cluster_gateway_has_the_same_proxy_and_writes_no_usage_records() ->
     assert owning == [OWNING] * 2 + [{**OWNING, "gateway.envoyproxy.io/owning-gateway-name": "cluster-gateway"}] * 2
     proxies[0].pop("telemetry")
     assert proxies[0] == proxies[1]
+
+
+@pytest.mark.parametrize("name", [GATEWAY, "cluster-gateway"])
+def test_proxies_wait_longer_for_names_than_envoy_by_default(name: str) -> None:
+    bootstrap = value(applied(model_gateway=True)["EnvoyProxy", f"{name}-proxy"], "spec.bootstrap")
+    resolver = json.loads(bootstrap["value"])["typed_dns_resolver_config"]["typed_config"]
+    assert bootstrap["type"] == "Merge"
+    # A random part of each attempt but the first one, up to its half, is left out.
+    assert 0.25 * (1 + sum(2**attempt for attempt in range(resolver["query_tries"] - 1))) >= 16
+
+
+def test_names_without_an_address_are_resolved_again_soon() -> None:
+    policies = [each for each in build(fleet()).all() if each["kind"] == "BackendTrafficPolicy"]
+    found = {each["metadata"]["name"]: each["spec"].get("dns") for each in policies}
+    often = {"dnsRefreshRate": "5s"}
+    assert found == {f"{GATEWAY}-failover": often, "cluster-gateway": often}
 
 
 @pytest.mark.parametrize("choices", [{"model_gateway": True}, {"certificates": True}])
