@@ -228,7 +228,12 @@ def test_a_gateway_in_mode_model_gets_what_it_needs_where_it_runs_and_no_other_c
     assert east.get("gateway.networking.k8s.io/v1", "GatewayClass", "envoy") is not None
     assert west.get("gateway.networking.k8s.io/v1", "Gateway", "inference-gateway", SYSTEM) is not None
     # Those of its Gateways that the fleet may not write are here.
-    patched = ["cluster-gateway-https", "inference-gateway-http", "inference-gateway-https"]
+    patched = [
+        "cluster-gateway-https",
+        "inference-gateway-http",
+        "inference-gateway-https",
+        "inference-gateway-https-jwt",
+    ]
     assert envoy_objects(east, "EnvoyPatchPolicy") == patched
     assert envoy_objects(east, "EnvoyProxy") == ["cluster-gateway-proxy", "envoy", "inference-gateway-proxy"]
     assert envoy_objects(west, "EnvoyProxy") == ["cluster-gateway-proxy", "inference-gateway"]

@@ -72,7 +72,9 @@ def _serving(engine: Any, engines: Sequence[Any], container: Any, place: str) ->
     elif is_decode and (port or expected) == pool:
         message = f"a Decode engine cannot listen on port {pool}: its sidecar listens there"
         hint = f"Set --port={constants.DECODE_PORT}, or any other port"
-        yield Problem(message, f"{place}.{_field(line)}", hint=hint)
+        # Earlier versions accepted the default port, so it stops no run.
+        is_set = engine.port or line.has(("--port",))
+        yield (Problem if is_set else warning)(message, f"{place}.{_field(line)}", hint=hint)
     elif table.is_loopback(heard.address) or (port and port != expected):
         yield _unreachable(line, heard, port, expected, place)
     if line.server and line.is_read:
