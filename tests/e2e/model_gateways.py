@@ -110,7 +110,10 @@ class ModelGatewayController(GatewayController):
             return False
         owner = {each: value[each] for each in ("apiVersion", "kind")}
         backend = {"group": "gateway.envoyproxy.io", "kind": "Backend"}
-        rules = [[{**backend, "name": each["name"]} for each in rule["backendRefs"]] for rule in value["spec"]["rules"]]
+        rules = [
+            [{**backend, "name": each["name"], "weight": each.get("weight", 1)} for each in rule["backendRefs"]]
+            for rule in value["spec"]["rules"]
+        ]
         objects.apply(
             {
                 "apiVersion": GATEWAY,
