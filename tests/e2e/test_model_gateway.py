@@ -285,12 +285,12 @@ def test_fields_by_which_controllers_and_nodes_would_do_more_are_refused(live: L
 
 def test_what_the_serving_stack_applies_is_not_the_fleets_to_write(live: LiveFleet) -> None:
     east = live.workloads["east"]
-    applied = [
+    proxies = [
         {**each, "metadata": {**each["metadata"], "labels": {MANAGED_BY_LABEL: MANAGED_BY}}}
         for each in gateway_objects(GatewayChoices(model_gateway=True))
+        if each["kind"] in ("EnvoyProxy", "EnvoyPatchPolicy")
     ]
-    east.apply(applied)
-    proxies = [each for each in applied if each["kind"] in ("EnvoyProxy", "EnvoyPatchPolicy")]
+    east.apply(proxies)
     assert {each["kind"] for each in proxies} == {"EnvoyProxy", "EnvoyPatchPolicy"}
     with connect(Connection("east", kubeconfig=live.kubeconfigs["east"]), write_cache=False) as fleet:
         for each in proxies:
@@ -301,7 +301,7 @@ def test_what_the_serving_stack_applies_is_not_the_fleets_to_write(live: LiveFle
                 fleet.apply({**each, "spec": {}})
             with pytest.raises(Forbidden):
                 fleet.delete(each["apiVersion"], each["kind"], metadata["name"], SYSTEM)
-    for each in applied:
+    for each in proxies:
         metadata = each["metadata"]
         east.objects.delete(each["apiVersion"], each["kind"], metadata["name"], metadata.get("namespace", ""))
 
