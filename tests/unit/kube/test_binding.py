@@ -61,8 +61,8 @@ def test_what_would_strand_a_pod_is_bound(plane: ControlPlane, fleet: Fleet, nam
 
 
 def _claim(gpus: int, cards: int = 0) -> dict[str, object]:
-    wanted = {"gpu": [gpus, "gpu"], "nic": [cards, "nic"]}
-    return {"role": "Standalone", "requests": {name: claim for name, claim in wanted.items() if claim[0]}}
+    desired = {"gpu": [gpus, "gpu"], "nic": [cards, "nic"]}
+    return {"role": "Standalone", "requests": {name: claim for name, claim in desired.items() if claim[0]}}
 
 
 def _large(gpus: int, cards: int, nodes: int, *members: tuple[int, dict[str, object]]) -> Fleet:

@@ -142,7 +142,7 @@ class Stall(Model):
 
 
 class EngineBase(Model):
-    """What an engine is in a deployment and in its replicas."""
+    """Fields that the engines of a deployment and of its replicas share."""
 
     name: DNSLabel = Field(description="Name of the engine; part of workload names.")
     copies: int = Field(default=1, ge=1, le=64, description="Equal copies of the engine.")

@@ -40,8 +40,8 @@ TOGETHER = PlannedNodes((1,), "Together")
 def pods(name: str, *requests: tuple[int, int], kinds: int = 1, copies: int = 1) -> Pods:
     """Return pods with requests for (count, kind)."""
     vector = tuple(sum(count for count, of in requests if of == kind) for kind in range(kinds))
-    wanted = tuple((count, frozenset((kind,))) for count, kind in requests)
-    return Pods(name, copies, 1, (vector,), requests=wanted)
+    desired = tuple((count, frozenset((kind,))) for count, kind in requests)
+    return Pods(name, copies, 1, (vector,), requests=desired)
 
 
 def _tried(free: Sequence[int], requests: Sequence[int]) -> int:
@@ -62,8 +62,8 @@ def test_steps_are_those_of_an_exhaustive_search(number: int) -> None:
     free = [chance.randint(0, 4), chance.randint(0, 4)]
     free[short] = min(free[short], pod.most[short] - 1)
     devices = [kind for kind, count in enumerate(free) for _ in range(count)]
-    wanted = [kind for count, kind in requests for _ in range(count)]
-    assert allocating._steps(tuple(free), pod) == _tried(devices, wanted)
+    desired = [kind for count, kind in requests for _ in range(count)]
+    assert allocating._steps(tuple(free), pod) == _tried(devices, desired)
 
 
 def test_nine_free_devices_are_searched_in_time() -> None:
