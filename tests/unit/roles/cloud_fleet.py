@@ -135,8 +135,8 @@ def variables_are_documented(role: str) -> None:
     folder = ansible_run.ROOT / "roles" / role
     defaults = yaml.safe_load((folder / "defaults" / "main.yml").read_text())
     specs = yaml.safe_load((folder / "meta" / "argument_specs.yml").read_text())["argument_specs"]
-    assert set(specs) == {"main", "absent", "check", "read", "vars"}
-    for entry in ("main", "absent", "check", "read"):
+    assert set(specs) == {"main", "absent", "check", "read", "release", "vars"}
+    for entry in ("main", "absent", "check", "read", "release"):
         assert set(specs[entry]["options"]) == set(defaults) | {f"{role}_object"}
         assert all(option["description"] for option in specs[entry]["options"].values())
     options = specs["main"]["options"]
