@@ -74,7 +74,7 @@ def _is_slow(node: Vector, pods: Pods, neighbors: Sequence[Pods]) -> bool:
         if vectors is None:
             return True
         latest = used
-        for _ in range(copies):
+        for __ in range(copies):
             sums = {tuple(map(sum, zip(one, vector, strict=True))) for one in latest for vector in vectors}
             latest = {one for one in sums if _covers(node, one)} - used
             used |= latest
@@ -88,10 +88,10 @@ def _is_slow(node: Vector, pods: Pods, neighbors: Sequence[Pods]) -> bool:
 
 def _used(pods: Pods) -> set[Vector] | None:
     """Return the devices that a pod might use, None if unknown: fewer than it is charged because of a constraint."""
-    count = sum(count for count, _ in pods.requests)
+    count = sum(count for count, __ in pods.requests)
     if not count or all(sum(vector) == count for vector in pods.vectors):
         return set(pods.vectors)
-    if any(len(kinds) != 1 for _, kinds in pods.requests):
+    if any(len(kinds) != 1 for __, kinds in pods.requests):
         return None
     requested = Counter[int]()
     for count, kinds in pods.requests:

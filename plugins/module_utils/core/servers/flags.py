@@ -173,8 +173,9 @@ def wrong_flags(line: CommandLine) -> Iterator[WrongFlag]:
     """Yield the flags with which a server does not start: values of parallelism, device memory and context that it
     refuses, and flags that its version does not have. Values that are expanded in the pod are unknown."""
     server = line.server
-    for flag in line.flags if server else ():
-        assert server is not None
+    if server is None:
+        return
+    for flag in line.flags:
         must = _must(flag, server)
         if must and is_known(flag.value) and _TEMPLATE not in flag.value:
             problem = f"has a value of {flag.name} with which the engine does not start"

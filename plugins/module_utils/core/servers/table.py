@@ -284,7 +284,7 @@ _PATTERNS = {
 def starting(words: Sequence[str]) -> tuple[Server, int] | None:
     """Return the server that a command line starts, and the position of its first argument."""
     for position, word in enumerate(words):
-        for first in {word, word.rpartition("/")[2]}:
+        for first in dict.fromkeys((word, word.rpartition("/")[2])):
             for server, start in _STARTS.get(first, ()):
                 end = position + len(start)
                 if tuple(words[position + 1 : end]) == start[1:]:

@@ -98,10 +98,11 @@ def engines_agreement(engines: Sequence[Any], base: str, serving: Any) -> Iterat
             title = f"the {member.role} of engine {engine.name}" if len(engine.members) > 1 else f"engine {engine.name}"
             parts[member.role] = _Part.of(member, path, title)
         if len(engine.members) > 1:
-            worker = next(member.worker for member in engine.members if member.role == constants.WORKER)
-            yield from _gang(parts[constants.LEADER], parts[constants.WORKER], 1 + (worker.nodes if worker else 1))
+            workers = [member.worker for member in engine.members if member.role == constants.WORKER]
+            nodes = 1 + sum(worker.nodes if worker else 1 for worker in workers)
+            yield from _gang(parts[constants.LEADER], parts[constants.WORKER], nodes)
         if engine.phase:
-            leaders[engine.phase] = next(part for role, part in parts.items() if role != constants.WORKER)
+            leaders[engine.phase] = parts[constants.LEADER if len(parts) > 1 else engine.members[0].role]
     prefill, decode = leaders.get("Prefill"), leaders.get(constants.DECODE)
     if prefill and decode:
         yield from _pair(prefill, decode, serving)

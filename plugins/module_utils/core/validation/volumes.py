@@ -55,7 +55,7 @@ def pod_volumes(spec: Any, path: str) -> Iterator[Problem]:
             message = "is the path of the weights of modelCacheRef"
             yield Problem(message, f"{place}.mountPath", short(mount.mount_path), "Mount it elsewhere")
     for name in sorted(names - {mount.name for mount in container.volume_mounts or ()} - set(COMPOSED)):
-        index = next(index for index, volume in enumerate(volumes) if volume.name == name)
+        index = [volume.name for volume in volumes].index(name)
         hint = "Mount it with volumeMounts of the container, or remove it"
         yield warning("is mounted nowhere", f"{path}.volumes[{index}].name", hint, name)
     yield from _memory(spec, container, path)
