@@ -243,7 +243,7 @@ def test_manifests_are_data(tmp_path: Path) -> None:
     found, _ = inventory(tmp_path / "fleet.yml")
     assert found["_meta"]["hostvars"]["west"]["seen"] == "{ { 6 * 7 }}"
     shown, _ = run("ansible", "-i", str(tmp_path / "fleet.yml"), "west", "-m", "debug", "-a", "var=fleet_region")
-    assert "{{ 6 * 7 }}" in shown
+    assert "{ { 6 * 7 }}" in shown
     assert "42" not in shown
 
 
