@@ -240,14 +240,13 @@ def _assigned(found: re.Match[str]) -> str:
     is_line = found["rest"] is not None and not found.string[: found.start()].strip(" -")
     if name.lower() in ("key", "keys"):
         hides = _RANDOM_KEY.match(said) is not None
-    elif last in _NAMES_OBJECTS and name != name.upper():
-        # `secret: edge-kubeconfig` names a Secret.
-        hides = not _OBJECT_NAME.match(said)
-    elif quote or "=" in gap or is_line:
-        hides = True
-    else:
-        # In a sentence: `token: must not be empty`.
+    elif not quote and "=" not in gap and not is_line:
+        # In a sentence: `token: must not be empty`, `credentials: Permission denied`.
         hides = len(said) >= 6 and _is_random(said)
+    else:
+        # `secret: edge-kubeconfig` names a Secret.
+        names_object = last in _NAMES_OBJECTS and name != name.upper()
+        hides = not (names_object and _OBJECT_NAME.match(said))
     return f"{name}{gap}{quote}{MASK}{quote}{found['rest'] or ''}" if hides else found[0]
 
 

@@ -240,7 +240,8 @@ def test_a_load_balancer_of_eks_lets_requests_be_silent_unless_a_user_says_other
 @pytest.mark.parametrize(("name", "desired"), [("cloud", {}), ("eks", IDLE), ("eks of a user", OF_A_USER)])
 def test_so_do_those_of_workload_clusters(planned: Mapping[str, Any], name: str, desired: dict[str, str]) -> None:
     objects = planned[name]["workload_gateway"]
-    assert [value["kind"] for value in objects] == ["EnvoyProxy", "GatewayClass", "Gateway"]
+    policies = ["ClientTrafficPolicy", "BackendTrafficPolicy"]
+    assert [value["kind"] for value in objects] == ["EnvoyProxy", "GatewayClass", "Gateway", *policies]
     proxy = objects[0]["spec"]
     assert proxy["provider"]["kubernetes"]["envoyService"].get("annotations", {}) == desired
     assert proxy["provider"]["kubernetes"]["envoyDeployment"]["replicas"] == 2

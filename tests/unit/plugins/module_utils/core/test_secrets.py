@@ -245,6 +245,7 @@ PLAIN = [
     "- {metadataKey: llm_input_token, type: InputToken}",
     "key: nvidia.com/gpu.product",
     "token: Invalid value: must not be empty",
+    "credentials: Permission denied on resource",
     "error: password: Required value",
     "tokens: 8192",
     "max_output_token: 4096",

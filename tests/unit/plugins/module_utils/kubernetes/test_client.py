@@ -573,7 +573,7 @@ def test_an_old_memory_is_put_right(server: Server, authority: Authority) -> Non
         assert client.serves("new/v1", "Widget")
     server.served[path] = {"resources": [{"name": "gadgets", "kind": "Widget", "namespaced": False}]}
     server.always = lambda request: (
-        Reply(200, {"metadata": {}, "items": [], "kind": "Widget"})
+        Reply(200, {"metadata": {"name": "w"}, "items": [], "kind": "Widget"})
         if "gadgets" in request.path
         else Reply(404, b"404 page not found")
     )

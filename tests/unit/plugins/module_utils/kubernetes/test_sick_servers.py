@@ -255,10 +255,10 @@ def test_what_a_server_makes_of_its_token_is_no_secret_to_others(server: Server,
 
 @pytest.mark.integration
 def test_what_is_read_wrong_is_an_error_of_its_cluster(server: Server, authority: Authority) -> None:
-    server.always = lambda _request: Reply(200, {**config_map("a"), "spec": [1]})
+    server.always = lambda _request: Reply(200, {**config_map("a"), "spec": {"template": [1]}})
     reported = r"cluster west: AttributeError in test_sick_servers\.py:\d+ over what it answers"
     with pytest.raises(Unexpected, match=reported), asking(server, authority) as client:
-        (client.get("v1", "ConfigMap", "a", "here") or {})["spec"].get("replicas")
+        (client.get("v1", "ConfigMap", "a", "here") or {})["spec"]["template"].get("replicas")
 
 
 @pytest.mark.integration
