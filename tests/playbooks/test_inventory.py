@@ -98,3 +98,17 @@ OLD = {
     "without a gateway": ({"envoy-gateway": "v1.7.9"}, "", "envoy-gateway: version v1.7.9 is too old"),
     "ServingStack": ({}, STACK, "envoy-gateway: version v1.7.2 is too old, it has to be v1.8.0 or newer"),
 }
+
+
+@pytest.mark.parametrize(("versions", "manifests", "problem"), OLD.values(), ids=OLD)
+def test_validation_refuses_versions_that_the_stack_does_not_work_with(
+    tmp_path: Path, versions: dict[str, str], manifests: str, problem: str
+) -> None:
+    folder = ROOT / "inventories/quickstart/manifests"
+    files = [folder / "classes.yaml", folder / "clusters.yaml", tmp_path / "more.yaml"]
+    settings = {"fleet_resources": list(map(str, files))}
+    west = {"fleet_target": "kubernetes", "serving_stack_versions": versions} if versions else {}
+    clusters = {"hosts": {"eks-us-west": west, "byo-us-east": {}}}
+    inventory = {"all": {"vars": settings, "children": {"workload_clusters": clusters}}}
+    output = refused("validate", tmp_path, inventory, manifests)
+    assert f"eks-us-west: {problem}" in output
