@@ -279,7 +279,11 @@ def rate_limited(
     yield parts.envoy_object(
         "BackendTrafficPolicy",
         metadata,
-        {"targetRefs": parts.route_targets([name]), "rateLimit": {"type": "Global", "global": {"rules": [rule]}}},
+        {
+            "targetRefs": parts.route_targets([name]),
+            "mergeType": parts.MERGED,
+            "rateLimit": {"type": "Global", "global": {"rules": [rule]}},
+        },
     )
 
 
