@@ -264,14 +264,14 @@ def check(drill: Drill) -> None:
 def test_changes_lose_no_request(
     gateway_cluster: GatewayCluster, fleet: ComposedFleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    check(drilled(gateway_cluster, fleet, min(CHANGES, 24), monkeypatch))
+    check(drilled(gateway_cluster, fleet, min(CHANGES, 16), monkeypatch))
 
 
 def test_first_and_last_budgets_lose_no_request(
     gateway_cluster: GatewayCluster, fleet: ComposedFleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Envoy Gateway has the rate limit service in its configuration only while a route has a limit."""
-    check(drilled(gateway_cluster, fleet, 24, monkeypatch, Drill.change_all_budgets))
+    check(drilled(gateway_cluster, fleet, 6, monkeypatch, Drill.change_all_budgets))
 
 
 @pytest.mark.interrupted
