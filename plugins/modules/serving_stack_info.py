@@ -58,9 +58,8 @@ clusters:
     gateway_needs:
       description:
         - What InferenceGateways in mode C(Model) need in its serving stack. C(gateway) where one of them runs,
-          C(certificates) there and where they send requests to, C(budgets) where one has to count what callers use, as
-          a CallerPolicy has budgets for its services, and C(strict-budgets) as well unless all of these say
-          C(whenUnavailable=Allow).
+          C(certificates) there and where they send requests to, C(budgets) where one authenticates callers, and
+          C(strict-budgets) where a CallerPolicy has budgets with C(whenUnavailable=Refuse) for its services.
       type: list
       elements: str
       returned: always

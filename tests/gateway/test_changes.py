@@ -19,7 +19,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -134,6 +134,15 @@ class Drill:
         self.changes += 1
         return f"{kind} {service} {members}"
 
+    def change_all_budgets(self) -> str:
+        """Remove the budgets of all services, or add them again. Return a description."""
+        for name in SERVICES:
+            spec = self.fleet.resource("CallerPolicy", f"drill-{name}")["spec"]
+            budget = {"name": "ample", "unit": "Requests", "limit": 100_000_000, "per": "Day"}
+            spec["budgets"] = [] if self.changes % 2 == 0 else [budget]
+        self.changes += 1
+        return f"budgets {self.changes % 2 == 0}"
+
     def ask(self, number: int) -> None:
         """Send requests to a service until the drill stops."""
         service = SERVICES[number % len(SERVICES)]
@@ -151,6 +160,13 @@ class Drill:
                 if status != 200 or is_paid:
                     self.failures.append(f"{time.time():.1f} {service} {status} {body[:80]!r} during {self.label}")
             time.sleep(0.01)
+
+    def run_each(self, changes: int, change: Callable[[Drill], str]) -> None:
+        """Make each change in a run of its own."""
+        for _ in range(changes):
+            self.label = change(self)
+            self.install()
+            time.sleep(1)
 
     def run(self, changes: int, monkeypatch: pytest.MonkeyPatch) -> None:
         """Make changes; some runs are killed and run again."""
@@ -199,7 +215,13 @@ def _resource(kind: str, name: str, spec: Mapping[str, Any], **labels: str) -> d
     return {"apiVersion": API, "kind": kind, "metadata": metadata, "spec": dict(spec)}
 
 
-def drilled(cluster: GatewayCluster, fleet: ComposedFleet, changes: int, monkeypatch: pytest.MonkeyPatch) -> Drill:
+def drilled(
+    cluster: GatewayCluster,
+    fleet: ComposedFleet,
+    changes: int,
+    monkeypatch: pytest.MonkeyPatch,
+    change: Callable[[Drill], str] | None = None,
+) -> Drill:
     """Return the drill after its changes."""
     monkeypatch.setattr(conditions, "READ_SECONDS", 12.0 / SCALE)
     clients = Clients(cluster.gateway("inference-gateway", SYSTEM))
@@ -214,7 +236,10 @@ def drilled(cluster: GatewayCluster, fleet: ComposedFleet, changes: int, monkeyp
     try:
         for thread in threads:
             thread.start()
-        drill.run(changes, monkeypatch)
+        if change:
+            drill.run_each(changes, change)
+        else:
+            drill.run(changes, monkeypatch)
         time.sleep(3)
     finally:
         drill.stopped.set()
@@ -239,7 +264,14 @@ def check(drill: Drill) -> None:
 def test_changes_lose_no_request(
     gateway_cluster: GatewayCluster, fleet: ComposedFleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    check(drilled(gateway_cluster, fleet, min(CHANGES, 24), monkeypatch))
+    check(drilled(gateway_cluster, fleet, min(CHANGES, 16), monkeypatch))
+
+
+def test_first_and_last_budgets_lose_no_request(
+    gateway_cluster: GatewayCluster, fleet: ComposedFleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Envoy Gateway has the rate limit service in its configuration only while a route has a limit."""
+    check(drilled(gateway_cluster, fleet, 6, monkeypatch, Drill.change_all_budgets))
 
 
 @pytest.mark.interrupted

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
@@ -28,6 +28,8 @@ CALLERS_SECRET = f"{NAME}-callers"
 """Secret with the keys of all callers, as the Secrets that the gateway selects have them."""
 HEALTH = f"{NAME}-healthz"
 """HTTPRoute that answers to anyone that the gateway is there."""
+RATE_LIMITED = f"{NAME}-rate-limited"
+"""HTTPRoute with a rate limit that counts no request."""
 
 ATTEMPTS = 2
 """Attempts for each priority: a single failure must not send a request to the next priority, which may cost money."""
@@ -105,6 +107,7 @@ def gateway_objects(gateway: api.InferenceGateway) -> tuple[Object, ...]:
         _failover(gateway),
         _client_traffic(gateway),
         *_health(gateway),
+        *rate_limited(gateway, RATE_LIMITED, parent(parts.HTTP), HEALTH),
         *([_redirect(gateway)] if gateway.spec.tls else ()),
         *_client_authority(gateway),
     )
@@ -244,6 +247,7 @@ def _health(gateway: api.InferenceGateway) -> Iterable[Object]:
         metadata,
         {"type": "Exact", "value": "/healthz"},
         {"type": "ExtensionRef", "extensionRef": reference},
+        parent(parts.HTTP),
     )
     # Of all policies on routes this one takes the place of the gateway's: nothing but the answer above is behind it.
     yield parts.envoy_object(
@@ -256,20 +260,50 @@ def _health(gateway: api.InferenceGateway) -> Iterable[Object]:
     )
 
 
+def rate_limited(
+    gateway: api.InferenceGateway, name: str, parent_ref: Mapping[str, str], answer: str
+) -> Iterable[Object]:
+    """Yield a route with a rate limit, without which the first and the last budget of a Gateway would fail requests.
+
+    Proxies have the rate limit service in their configuration only while a route has a limit. They get a new service
+    after the first limit and lose it before the last one, and respond with 500 in between. `answer` is the
+    HTTPRouteFilter that responds for the route. No request has the header that its limit counts.
+    """
+    if gateway.spec.auth is None:
+        return
+    metadata = gateway_metadata(gateway, name)
+    action = {"type": "ExtensionRef", "extensionRef": parts.named("HTTPRouteFilter", answer, constants.ENVOY_GROUP)}
+    yield _http_route(metadata, {"type": "Exact", "value": "/healthz/rate-limited"}, action, parent_ref)
+    header = {"type": "Exact", "name": constants.CALLER_HEADER, "value": "/"}
+    rule = {"clientSelectors": [{"headers": [header]}], "limit": {"requests": 1, "unit": "Hour"}}
+    yield parts.envoy_object(
+        "BackendTrafficPolicy",
+        metadata,
+        {
+            "targetRefs": parts.route_targets([name]),
+            "mergeType": parts.MERGED,
+            "rateLimit": {"type": "Global", "global": {"rules": [rule]}},
+        },
+    )
+
+
 def _redirect(gateway: api.InferenceGateway) -> Object:
     return _http_route(
         gateway_metadata(gateway, f"{NAME}-redirect"),
         {"type": "PathPrefix", "value": "/"},
         {"type": "RequestRedirect", "requestRedirect": {"scheme": "https", "statusCode": 301}},
+        parent(parts.HTTP),
     )
 
 
-def _http_route(metadata: dict[str, Any], path: dict[str, str], action: dict[str, Any]) -> Object:
+def _http_route(
+    metadata: dict[str, Any], path: dict[str, str], action: dict[str, Any], parent_ref: Mapping[str, str]
+) -> Object:
     return {
         "apiVersion": parts.GATEWAY_API,
         "kind": "HTTPRoute",
         "metadata": metadata,
-        "spec": {"parentRefs": [parent(parts.HTTP)], "rules": [{"matches": [{"path": path}], "filters": [action]}]},
+        "spec": {"parentRefs": [dict(parent_ref)], "rules": [{"matches": [{"path": path}], "filters": [action]}]},
     }
 
 

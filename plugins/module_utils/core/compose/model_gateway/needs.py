@@ -20,7 +20,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.stac
 CERTIFICATES = "certificates"
 """Need of clusters whose gateways prove by certificates who they are: those with a gateway, and those with engines."""
 BUDGETS = "budgets"
-"""Need of a cluster with a gateway that counts what callers use."""
+"""Need of a cluster with a gateway that knows its callers, so that it can count what they use."""
 STRICT_BUDGETS = "strict-budgets"
 """Need of such a cluster where one of them refuses requests while nothing can be counted."""
 
@@ -40,7 +40,7 @@ def stack_needs(
     needs = {}
     for name, cluster in sorted(clusters.items()):
         if name in serving:
-            needs[name] = [GATEWAY, CERTIFICATES, *_of_budgets(_budgets(serving[name], services, selection))]
+            needs[name] = [GATEWAY, CERTIFICATES, *_of_budgets(serving[name], services, selection)]
         elif cluster.spec.node_pools or name in with_replicas:
             needs[name] = [CERTIFICATES]
     return needs
@@ -88,8 +88,11 @@ def _is_strict(found: Iterable[Budget]) -> bool:
     return any(budget.when_unavailable == "Refuse" for budget in found)
 
 
-def _of_budgets(found: Collection[Budget]) -> list[str]:
-    """Return the needs of budgets. Envoy Gateway has one setting for all of a cluster."""
-    if not found:
+def _of_budgets(
+    gateway: api.InferenceGateway, services: Iterable[api.ModelService], selection: PolicySelection
+) -> list[str]:
+    """Return the needs of budgets. The rate limit service is there before the first budget, and after the last one:
+    Envoy Gateway refuses all requests of a route with limits that it cannot count."""
+    if gateway.spec.auth is None:
         return []
-    return [BUDGETS, *([STRICT_BUDGETS] if _is_strict(found) else [])]
+    return [BUDGETS, *([STRICT_BUDGETS] if _is_strict(_budgets(gateway, services, selection)) else [])]

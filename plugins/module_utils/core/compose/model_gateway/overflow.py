@@ -52,6 +52,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.mode
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.gateway import (
     gateway_metadata,
+    rate_limited,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.mtls import ClusterGateway
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.refusals import (
@@ -200,6 +201,7 @@ def cluster_gateway_answers(gateway: api.InferenceGateway) -> Iterator[Object]:
         "metadata": metadata,
         "spec": {"parentRefs": [_LISTENER], "rules": [rule]},
     }
+    yield from rate_limited(gateway, f"{constants.CLUSTER_GATEWAY}-rate-limited", _LISTENER, _UNKNOWN)
 
 
 def overflow_budget_objects(routes: Iterable[Route], known: NamespaceRights) -> Iterator[Object]:

@@ -132,9 +132,12 @@ def test_replicas_are_reached_by_the_workload_gateway_only_for_a_gateway_in_mode
 def test_replicas_on_the_cluster_of_a_gateway_are_not_reached_past_its_policies() -> None:
     documents = [each for each in fleet(service(), eu=gateway(cluster="east")) if each["metadata"]["name"] != "hub"]
     built = build(documents)
-    routes = {value["metadata"]["name"]: value for value in built.of("HTTPRoute", "east")}
-    del routes["inference-gateway-healthz"], routes["cluster-gateway-unknown"]
-    (route,) = routes.values()
+    direct = ("inference-gateway-healthz", "cluster-gateway-unknown")
+    (route,) = (
+        value
+        for value in built.of("HTTPRoute", "east")
+        if value["metadata"]["name"] not in direct and not value["metadata"]["name"].endswith("-rate-limited")
+    )
     assert route["spec"]["parentRefs"] == [{"name": NAME, "namespace": SYSTEM}]
     assert len(built.of("Backend", "east")) == 2
 
@@ -146,7 +149,10 @@ def test_no_replica_waits_for_a_gateway_that_does_not_listen_yet() -> None:
     built = build(documents)
     (route,) = built.of("HTTPRoute", "west")
     assert route["spec"]["parentRefs"] == [{"name": "inference-gateway", "namespace": SYSTEM}]
-    assert [value["metadata"]["name"] for value in built.of("HTTPRoute", "east")] == ["inference-gateway-healthz"]
+    assert [value["metadata"]["name"] for value in built.of("HTTPRoute", "east")] == [
+        "inference-gateway-healthz",
+        "inference-gateway-rate-limited",
+    ]
 
 
 def test_beside_a_gateway_in_mode_path_a_hosting_cluster_listens_on_port_80_too() -> None:

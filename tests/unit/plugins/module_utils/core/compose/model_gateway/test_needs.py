@@ -9,10 +9,13 @@ from typing import Any, TypeVar
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.needs import stack_needs
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.overflow import (
+    cluster_gateway_answers,
+)
 
 from .model_fleet import Document, build, cluster, fleet, gateway, policy, read, service
 
-HOST = ["gateway", "certificates"]
+HOST = ["gateway", "certificates", "budgets"]
 FLEET = {"hub": HOST, "east": ["certificates"], "west": ["certificates"]}
 Kind = TypeVar("Kind", bound=api.Resource)
 
@@ -30,6 +33,16 @@ def needs(documents: list[Document], *with_replicas: str) -> dict[str, list[str]
 
 def budget(when_unavailable: str = "Refuse", name: str = "a") -> Document:
     return {"name": name, "unit": "Tokens", "limit": 10, "per": "Hour", "whenUnavailable": when_unavailable}
+
+
+def counted(documents: list[Document]) -> list[str]:
+    """Return the policies that count requests for services."""
+    policies = build(documents).of("BackendTrafficPolicy")
+    return [
+        value["metadata"]["name"]
+        for value in policies
+        if "rateLimit" in value["spec"] and value["metadata"]["namespace"] != "modelplane-system"
+    ]
 
 
 def test_a_fleet_without_such_a_gateway_needs_nothing() -> None:
@@ -74,33 +87,46 @@ def test_a_cluster_with_engines_but_without_pools_is_reached_too() -> None:
     ("budgets", "more"),
     [
         ([], []),
-        ([budget()], ["budgets", "strict-budgets"]),
-        ([budget("Allow")], ["budgets"]),
-        ([budget("Allow"), budget("Refuse", "b")], ["budgets", "strict-budgets"]),
+        ([budget()], ["strict-budgets"]),
+        ([budget("Allow")], []),
+        ([budget("Allow"), budget("Refuse", "b")], ["strict-budgets"]),
     ],
 )
 def test_budgets_are_counted_where_the_gateway_is(budgets: list[Document], more: list[str]) -> None:
     documents = fleet(service(), policy(**({"budgets": budgets} if budgets else {})))
     assert needs(documents) == {**FLEET, "hub": [*HOST, *more]}
-    limits = [value for value in build(documents).of("BackendTrafficPolicy") if "rateLimit" in value["spec"]]
-    assert bool(limits) is bool(budgets)
+    assert bool(counted(documents)) is bool(budgets)
 
 
 @pytest.mark.parametrize(
     "documents",
     [
-        # No service, none that the policy selects, none that the gateway serves, a gateway that knows no callers.
+        # No service, none that the policy selects, none that the gateway serves.
         fleet(policy(budgets=[budget()])),
         fleet(service(), policy(budgets=[budget()], services={"matchLabels": {"tier": "paid"}})),
         fleet(service(), policy(budgets=[budget()]), eu=gateway(serviceSelector={"matchLabels": {"tier": "paid"}})),
         fleet(service(namespace="other"), policy(budgets=[budget()])),
-        fleet(
-            service(),
-            policy(budgets=[budget()]),
-            eu={**gateway(), "spec": {"clusterName": "hub"}},
-        ),
     ],
 )
 def test_budgets_that_no_request_comes_under_need_nothing(documents: list[Document]) -> None:
     assert needs(documents) == FLEET
+    assert not counted(documents)
+
+
+def test_a_gateway_that_knows_no_callers_counts_nothing() -> None:
+    documents = fleet(service(), policy(budgets=[budget()]), eu={**gateway(), "spec": {"clusterName": "hub"}})
+    assert needs(documents) == {**FLEET, "hub": ["gateway", "certificates"]}
     assert not [value for value in build(documents).of("BackendTrafficPolicy") if "rateLimit" in value["spec"]]
+
+
+@pytest.mark.parametrize("budgets", [[], [budget()], [{**budget(), "whenSpent": "Overflow"}]])
+def test_each_gateway_has_a_limit_whatever_budgets_there_are(budgets: list[Document]) -> None:
+    documents = fleet(service(), policy(**({"budgets": budgets} if budgets else {})))
+    composed = build(documents)
+    [resource] = [each for each in read(documents) if isinstance(each, api.InferenceGateway)]
+    of_gateway = [*composed.of("HTTPRoute"), *composed.of("BackendTrafficPolicy")]
+    for name, objects in (("inference-gateway", of_gateway), ("cluster-gateway", cluster_gateway_answers(resource))):
+        route, limited = (each for each in objects if each["metadata"]["name"] == f"{name}-rate-limited")
+        assert route["spec"]["parentRefs"][0]["name"] == name
+        assert [target["name"] for target in limited["spec"]["targetRefs"]] == [f"{name}-rate-limited"]
+        assert limited["spec"]["rateLimit"]["global"]["rules"]

@@ -127,7 +127,11 @@ def test_proxies_wait_longer_for_names_than_envoy_by_default(name: str) -> None:
 
 
 def test_names_without_an_address_are_resolved_again_soon() -> None:
-    policies = [each for each in build(fleet()).all() if each["kind"] == "BackendTrafficPolicy"]
+    policies = [
+        each
+        for each in build(fleet()).all()
+        if each["kind"] == "BackendTrafficPolicy" and each["spec"]["targetRefs"][0]["kind"] == "Gateway"
+    ]
     found = {each["metadata"]["name"]: each["spec"].get("dns") for each in policies}
     often = {"dnsRefreshRate": "5s"}
     assert found == {f"{GATEWAY}-failover": often, "cluster-gateway": often}
