@@ -95,6 +95,11 @@ OLD = {
         "ai-gateway: version v1.1.0 is too old because its controller crashes",
     ),
     "CRDs": ({"ai-gateway-crds": "v0.7.0"}, GATEWAY, "ai-gateway-crds: version v0.7.0 is too old"),
+    "pair": (
+        {"envoy-gateway": "v1.8.1"},
+        GATEWAY,
+        "envoy-gateway: version v1.8.1 is too old because Envoy AI Gateway v1.2 does not support it",
+    ),
     "without a gateway": ({"envoy-gateway": "v1.7.9"}, "", "envoy-gateway: version v1.7.9 is too old"),
     "ServingStack": ({}, STACK, "envoy-gateway: version v1.7.2 is too old, it has to be v1.8.0 or newer"),
 }
