@@ -158,7 +158,7 @@ def test_a_password_that_is_gone_is_created_again() -> None:
 @pytest.mark.parametrize(
     ("choices", "version"),
     [
-        ({"versions": {"envoy-gateway": "v1.8.4"}}, "v1.8.4"),
+        ({"versions": {"envoy-gateway": "v1.9.0"}}, "v1.9.0"),
         ({"stack": {"versions": {"envoyGateway": "v1.9.4"}}}, "v1.9.4"),
         # The default of the field, which the API server writes.
         ({"stack": {"versions": {"envoyGateway": "v1.8.1"}}}, "v1.9.3"),
