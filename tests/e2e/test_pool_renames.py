@@ -133,6 +133,7 @@ def test_site_deletes_the_old_pool_once_replicas_have_moved(world: Any) -> None:
     assert pools(world) == {"gpu-b"}, run.output
 
 
+@pytest.mark.parametrize("world", ["gke"], indirect=True, scope="module")
 def test_a_pool_whose_cluster_cannot_be_read_stays(world: Any) -> None:
     world.live.write("clusters.yaml", manifests(world.cloud, "gpu"))
     way = world.connection(NAME)

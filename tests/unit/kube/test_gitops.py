@@ -2,7 +2,7 @@
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """Build directories that a tool such as Argo CD or Flux applies, on real API servers.
 
-GITOPS_EDITS sets the number of random edits, GITOPS_SEED their seed. A failure prints all edits."""
+GITOPS_EDITS sets the number of random edits (80), GITOPS_SEED their seed. A failure prints all edits."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from ansible_collections.modelplane.fleet.tests.unit.kube import gitops_edits
 MANAGED = "app.kubernetes.io/managed-by=modelplane.fleet"
 LWS = "leaderworkerset.x-k8s.io/v1"
 _OWN_CRDS = Path(__file__).parents[3] / "roles" / "control_plane" / "files" / "crds"
-_EDITS = int(os.environ.get("GITOPS_EDITS", "200"))
+_EDITS = int(os.environ.get("GITOPS_EDITS", "80"))
 _SEED = int(os.environ.get("GITOPS_SEED", "1"))
 
 
