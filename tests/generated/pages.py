@@ -21,7 +21,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base imp
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.meta import ObjectMeta
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.resource import Condition, Resource
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.shape import FieldShape, Shape, fields_of
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.meanings import MEANINGS
+from ansible_collections.modelplane.fleet.tests.generated.condition_meanings import MEANINGS
 
 COMPLETE = Path(__file__).resolve().parents[1] / "data" / "api" / "complete.yaml"
 NOTE = "<!-- Generated from the API models by tests/generated/generate.py. Do not edit. -->\n"
