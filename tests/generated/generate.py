@@ -28,13 +28,6 @@ sys.path.insert(0, str(ROOT / ".collections"))
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api import KINDS  # noqa: E402
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.crd import crd  # noqa: E402
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.json_schema import (  # noqa: E402
-    schema_of_document,
-    schema_of_manifests,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.conversion.schema import (  # noqa: E402
-    editor_schema,
-)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.manifests import (  # noqa: E402
     ManifestsDocument,
 )
@@ -43,6 +36,13 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.plan 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.status import FleetStatus  # noqa: E402
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.what_if import WhatIfDocument  # noqa: E402
 from ansible_collections.modelplane.fleet.tests.generated import pages  # noqa: E402
+from ansible_collections.modelplane.fleet.tests.generated.json_schema import (  # noqa: E402
+    schema_of_document,
+    schema_of_manifests,
+)
+from ansible_collections.modelplane.fleet.tests.generated.older_formats import (  # noqa: E402
+    editor_schema,
+)
 
 RESULTS = {
     "plan": PlanDocument,

@@ -18,15 +18,19 @@ from typing import Any
 import yaml
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api import KINDS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import Model
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.meta import ObjectMeta
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.meta import ObjectMeta, OwnerReference
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.resource import Condition, Resource
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.shape import FieldShape, Shape, fields_of
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.meanings import MEANINGS
+from ansible_collections.modelplane.fleet.tests.generated.condition_meanings import MEANINGS
 
 COMPLETE = Path(__file__).resolve().parents[1] / "data" / "api" / "complete.yaml"
 NOTE = "<!-- Generated from the API models by tests/generated/generate.py. Do not edit. -->\n"
 SHARED = "README.md"
-SHARED_MODELS: dict[type[Model], str] = {ObjectMeta: "metadata", Condition: "status.conditions[]"}
+SHARED_MODELS: dict[type[Model], str] = {
+    ObjectMeta: "metadata",
+    OwnerReference: "metadata.ownerReferences[]",
+    Condition: "status.conditions[]",
+}
 """Models that every kind has, which have their place on one page."""
 
 _TYPES = {"text": "text", "integer": "whole number", "boolean": "true or false", "any": "anything"}

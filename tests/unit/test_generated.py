@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api import KINDS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.shape import Shape, fields_of
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.meanings import MEANINGS
 from ansible_collections.modelplane.fleet.tests.generated import generate, pages
+from ansible_collections.modelplane.fleet.tests.generated.condition_meanings import MEANINGS
 
 PAGES = pages.pages()
 _LINK = re.compile(r"\]\(([^)#]*)(#[^)]*)?\)")

@@ -62,10 +62,18 @@ class Loaded:
             return read.locate(problem)
         return item.locate(problem, problem.ref) if item else problem
 
-    def without_namespace(self) -> list[Ref]:
-        """Return the resources of namespaced kinds whose manifests have no namespace."""
-        written = ((resource.ref, self._items.get(resource.ref)) for resource in (*self.resources, *self.unresolved))
-        return [ref for ref, item in written if item and ref.namespace and not item.value["metadata"].get("namespace")]
+    def missing_namespaces(self) -> Iterator[Problem]:
+        """Yield a problem for manifests of namespaced kinds without a namespace, which an API server rejects.
+
+        Runs assume `default`, so this is not an error of a run. Another client, such as a GitOps controller, might
+        assume another namespace.
+        """
+        for ref in (resource.ref for resource in (*self.resources, *self.unresolved)):
+            item = self._items.get(ref)
+            if item and ref.namespace and not item.value["metadata"].get("namespace"):
+                message = f"is required: an API server rejects a {ref.kind} without it, and runs assume default"
+                hint = "Write the namespace, such as namespace: default"
+                yield Problem(message, "metadata.namespace", hint=hint, ref=ref)
 
     def with_problems(self, problems: Iterable[Problem]) -> Loaded:
         """Return the same with problems of resources (with `ref`, canonical path) that are no matter of the manifests

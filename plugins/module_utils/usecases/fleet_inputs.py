@@ -53,7 +53,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import ENCRYPTED, is_encrypted
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count, nearest_name
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.changes import changed_fields
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.namespaces import missing_namespaces
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.traffic import refused_endpoints
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, fields, identity
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.yaml_documents import documents
@@ -178,7 +177,7 @@ def read_manifests(
         cloud_problems = clusters_in_clouds.problems(api.wire(resource, set_only=True) for resource in loaded.resources)
         loaded = loaded.with_problems(replace(problem, severity=clouds) for problem in cloud_problems)
     if namespaces:
-        loaded = loaded.with_problems(missing_namespaces(loaded.without_namespace()))
+        loaded = loaded.with_problems(loaded.missing_namespaces())
     loaded = loaded.with_problems(future_classes(loaded.resources, current_date()))
     return replace(loaded, problems=(*unread, *loaded.problems))
 

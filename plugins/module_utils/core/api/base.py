@@ -3,7 +3,7 @@
 """Base of all models of the API: strictness, rules across fields, markers of the schema.
 
 A model is declared once: pydantic checks documents against it, its `RULES` are checked in Python, `crd.py` derives the
-CustomResourceDefinition (schema and CEL rules) from it, and `json_schema.py` the JSON Schema for editors.
+CustomResourceDefinition (schema and CEL rules) from it, and `tests/generated` the JSON Schema for editors.
 """
 
 from __future__ import annotations

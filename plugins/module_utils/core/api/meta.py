@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Annotated, Any, ClassVar
 
@@ -167,56 +167,6 @@ def _bad_finalizers(meta: Any) -> list[Violation]:
     ]
 
 
-# Fields of the entries of two lists (meta/v1, OwnerReference and ManagedFieldsEntry): type, and the pattern of texts.
-_OWNER: Mapping[str, tuple[type, str]] = {
-    "apiVersion": (str, r"([^/]+/)?[^/]+"),
-    **dict.fromkeys(("kind", "name", "uid"), (str, r".+")),
-    **dict.fromkeys(("controller", "blockOwnerDeletion"), (bool, "")),
-}
-_OWNER_REQUIRED = ("apiVersion", "kind", "name", "uid")
-_MANAGED: Mapping[str, tuple[type, str]] = {
-    "manager": (str, r".{0,128}"),
-    "operation": (str, r"Apply|Update"),
-    "time": (str, TIME.strip("^$")),
-    "fieldsType": (str, r"FieldsV1"),
-    "fieldsV1": (dict, ""),
-    **dict.fromkeys(("apiVersion", "subresource"), (str, r".*")),
-}
-_NOUNS = {str: "text", bool: "true or false", dict: "a mapping"}
-
-
-def _bad_owners(meta: Any) -> list[Violation]:
-    owners = meta.owner_references or []
-    found = list(_bad_entries("ownerReferences", owners, _OWNER, _OWNER_REQUIRED))
-    if sum(owner.get("controller") is True for owner in owners) > 1:
-        found.append(Violation(("ownerReferences",), "at most one owner can be the controller"))
-    return found
-
-
-def _bad_managers(meta: Any) -> list[Violation]:
-    return list(_bad_entries("managedFields", meta.managed_fields or [], _MANAGED))
-
-
-def _bad_entries(
-    field: str,
-    entries: Sequence[Mapping[str, Any]],
-    known: Mapping[str, tuple[type, str]],
-    required: Sequence[str] = (),
-) -> Iterator[Violation]:
-    for index, entry in enumerate(entries):
-        for name in required:
-            if entry.get(name) is None:
-                yield Violation((field, index, name), "is required")
-        for name, value in entry.items():
-            kind, pattern = known.get(name, (object, ""))
-            if name not in known:
-                yield Violation((field, index, name), "is not a known field")
-            elif value is not None and not isinstance(value, kind):
-                yield Violation((field, index, name), f"must be {_NOUNS[kind]}", value)
-            elif isinstance(value, str) and not re.fullmatch(pattern, value):
-                yield Violation((field, index, name), "is not valid", value)
-
-
 LabelValue = Annotated[str, Field(max_length=_MAX_VALUE)]
 
 
@@ -230,6 +180,19 @@ class LabelSelector(Model):
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Return whether an object with these labels is selected."""
         return self.match_labels.items() <= labels.items()
+
+
+class OwnerReference(Model):
+    """Owner of an object. Kubernetes deletes the object after its owner."""
+
+    api_version: str = Field(pattern="^([^/]+/)?[^/]+$", description="API group and version of the owner.")
+    kind: str = Field(min_length=1, description="Kind of the owner.")
+    name: str = Field(min_length=1, description="Name of the owner.")
+    uid: str = Field(min_length=1, description="UID of the owner.")
+    controller: bool | None = Field(default=None, description="Whether the owner manages the object.")
+    block_owner_deletion: bool | None = Field(
+        default=None, description="Whether a foreground deletion of the owner waits for the object."
+    )
 
 
 class ObjectMeta(Model):
@@ -248,8 +211,6 @@ class ObjectMeta(Model):
         *key_rules("annotations", syntax=("META-4",), prefix=("META-5",)),
         Rule(("META-6",), f"annotations must be at most {_MAX_ANNOTATION_BYTES} bytes together", "", _annotation_bytes),
         Rule(("META-7",), "every finalizer must be a valid Kubernetes key", "", _bad_finalizers),
-        Rule(("META-8",), "every entry of ownerReferences must be valid", "", _bad_owners),
-        Rule(("META-9",), "every entry of managedFields must be valid", "", _bad_managers),
     )
 
     name: DNSSubdomain = Field(description="Name, unique for its kind in the namespace.")
@@ -277,7 +238,7 @@ class ObjectMeta(Model):
         default=None, description="Written by API servers; has no effect."
     )
     finalizers: list[str] | None = Field(default=None, description="Names of what has to happen before a deletion.")
-    owner_references: list[dict[str, Any]] | None = Field(
+    owner_references: list[OwnerReference] | None = Field(
         default=None, description="Objects with which this one is deleted."
     )
     managed_fields: list[dict[str, Any]] | None = Field(

@@ -17,8 +17,7 @@ VERDICT = "modelplane: the engine hangs: "
 """Start of the line that the stall probe writes when an engine hangs."""
 
 _RUNNING = "|".join(name for server in SERVERS.values() for name in server.running)
-_KV_CACHE = SERVERS["vllm"].cache_use
-# vLLM counts the tokens of a long prompt at its end. The use of its KV cache changes with each part of the prompt.
+_KV_CACHE = "vllm:kv_cache_usage_perc"
 _PROGRESS = "|".join(name for server in SERVERS.values() for name in server.progress)
 
 _ENGINE = """\

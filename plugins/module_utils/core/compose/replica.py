@@ -25,7 +25,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pod_temp
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.owner import user_labels
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import model as scheduled
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.servers.names import SERVED_NAME, served_names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.servers.command_line import CommandLine
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.servers.flags import SERVED_NAME, served_names
 
 
 def model_replica(
@@ -130,8 +131,8 @@ def _serving(written: Member, served_name: str) -> PodTemplate:
     """Return the template of a member whose engine serves its model under this name, which a variable has too."""
     spec = written.template.spec
     engine, *others = spec.containers
-    own = {constants.SERVED_NAME_VARIABLE: served_name}
-    served = served_names(engine, own) if written.role != constants.WORKER else None
+    line = CommandLine.of(engine, {constants.SERVED_NAME_VARIABLE: served_name})
+    served = served_names(line) if written.role != constants.WORKER else None
     changed: dict[str, Any] = {}
     if not any(variable.name == constants.SERVED_NAME_VARIABLE for variable in engine.env or ()):
         variable = api.construct(EnvVar, name=constants.SERVED_NAME_VARIABLE, value=served_name)

@@ -29,7 +29,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.work
     serving_template,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.servers.command_line import CommandLine
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.servers.names import served_names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.servers.flags import served_names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.servers.table import SERVERS
 
 SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
@@ -147,7 +147,8 @@ def _lacks_shutdown_timeout(member: Member) -> bool:
     Only a Standalone engine can wait: the workers of a gang stop at the same time.
     """
     container = member.container
-    line, names = CommandLine.of(container), served_names(container, {})
+    line = CommandLine.of(container)
+    names = served_names(line)
     return (
         member.role == constants.STANDALONE
         and line.server is SERVERS["vllm"]

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Table of the known inference servers, with the defaults of the version that each entry names."""
+"""Table of inference servers. Comments name the version and the documentation of the defaults."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PIPELINE = "--pipeline-parallel-size"
 DATA = "--data-parallel-size"
 
 _LOOPBACK = re.compile(r"127\..*|localhost|::1|\[::1\]|0:0:0:0:0:0:0:1")
-# A release, and words that say what an image is built for.
+# A release, and suffixes for a platform.
 _TAG = re.compile(
     r"v?([0-9]{1,4}\.[0-9]{1,4}(?:\.[0-9]{1,4}){0,2}(?:\.post[0-9]{1,3})?)"
     r"(?:-(?:cu[0-9.]+|rocm[0-9.]*|x86_64|amd64|arm64|aarch64|ubuntu[0-9.]*|runtime|mi[0-9]+x?|b200|gb200|blackwell))*",
@@ -24,320 +24,261 @@ _TAG = re.compile(
 
 
 @dataclass(frozen=True)
+class Setting:
+    """Setting of a server: its flags, the long one first, its environment variable, and its default."""
+
+    flags: Sequence[str] = ()
+    variable: str = ""
+    default: str = ""
+
+
+_NO_SETTING = Setting()
+
+
+@dataclass(frozen=True)
 class Server:
-    """An inference server.
-
-    `version` and `source` are those of the facts. Flags are in the spelling of the server's documentation, the long one
-    first; a server has a `variable` if it reads the value from the environment too. `starts` are the words by which a
-    command line starts it: a program, a program and its subcommand, or a Python module. `images`: the end of a
-    repository whose entry point starts it, with the variables that the image sets. `released`: the end of the
-    repository whose tags are the versions of the server.
-
-    `address` and `port`: what it listens on by default. `tls` and `sockets`: flags with which it serves HTTPS, and only
-    on a Unix socket. `health` answers 200 once the model is loaded; `metrics` is the path of Prometheus metrics.
-    `model` and `names`: flags for the model and for the names that requests may use, `one_name` if it takes only one.
-    `stream_usage`: flag with which all streams end with their tokens.
-    `axes`: flags of parallelism by axis. `gang`: flags of each pod of a gang, with their long names by purpose.
-    `alike`: flags that prefill and decode, and the members of a gang, must agree on. `running` and `progress`: metrics
-    of requests in the server and of computed tokens; the first ones are 0 if it is idle.
-    """
+    """Inference server."""
 
     name: str
     title: str
-    version: str
-    source: str
     starts: Sequence[tuple[str, ...]]
+    """Words that start the server: a program, a program and its subcommand, or a Python module."""
     images: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Variables that images set, by the end of the repository of an image whose entry point starts the server."""
     released: str = ""
-    address: str = ALL_ADDRESSES
-    address_flags: Sequence[str] = ("--host",)
-    address_variable: str = ""
-    port: int = 8000
-    port_flags: Sequence[str] = ("--port",)
-    port_variable: str = ""
-    tls: Sequence[str] = ()
-    tls_variables: Sequence[str] = ()
-    sockets: Sequence[str] = ()
-    prefixes: Sequence[str] = ()
+    """End of the repository whose tags are the versions of the server."""
+    address: Setting = Setting(("--host",), default=ALL_ADDRESSES)
+    """Address to listen on. If it has no flags, its variable contains the port too."""
+    port: Setting = Setting(("--port",), default="8000")
+    tls: Setting = _NO_SETTING
+    model: Setting = Setting(("--model",))
+    key: Setting = _NO_SETTING
+    """API key that requests must have."""
     health: str = "/health"
-    metrics: str = "/metrics"
-    model: Sequence[str] = ("--model",)
-    model_variable: str = ""
+    """Path that responds with 200 when the model is loaded."""
     names: Sequence[str] = ()
-    one_name: bool = True
-    keys: Sequence[str] = ()
-    key_variable: str = ""
+    """Flags for the served model names, for a server that rejects requests for other models."""
+    one_name: bool = False
     stream_usage: str = ""
+    """Flag that adds token usage to the end of all streams."""
     dashes: bool = False
+    """True if flags can have underscores instead of dashes."""
     block_size: Sequence[str] = ()
     axes: Mapping[str, str] = field(default_factory=dict)
+    """Axes of parallelism by flag, as the long flags of vLLM."""
     memory: tuple[str, Fraction] | None = None
+    """Flag for the fraction of device memory that the server uses, and its default."""
     context: Sequence[str] = ()
     gang: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    alike: Sequence[Sequence[str]] = ()
-    transfer: Sequence[str] = ()
+    """Flags that join the pods of a gang, by purpose."""
     running: Sequence[str] = ()
-    cache_use: str = ""
+    """Metrics that are 0 if the server has no requests."""
     progress: Sequence[str] = ()
+    """Metrics that change while the server computes tokens."""
 
 
-_TENSORS = dict.fromkeys((TENSOR, "--tp-size", "--tp"), TENSOR)
+_SSL = Setting(("--ssl-keyfile", "--ssl-certfile"))
 
-SERVERS: Mapping[str, Server] = {
-    server.name: server
-    for server in (
-        Server(
-            name="vllm",
-            title="vLLM",
-            version="0.33.0",
-            source="https://docs.vllm.ai/en/stable/cli/serve/",
-            starts=(("vllm", "serve"), ("vllm.entrypoints.openai.api_server",), ("vllm.entrypoints.api_server",)),
-            images={"vllm-openai": {}},
-            released="vllm/vllm-openai",
-            tls=("--ssl-keyfile", "--ssl-certfile"),
-            sockets=("--uds",),
-            names=("--served-model-name",),
-            one_name=False,
-            keys=("--api-key",),
-            key_variable="VLLM_API_KEY",
-            stream_usage="--enable-force-include-usage",
-            dashes=True,
-            block_size=("--block-size",),
-            axes={TENSOR: TENSOR, "-tp": TENSOR, PIPELINE: PIPELINE, "-pp": PIPELINE, DATA: DATA, "-dp": DATA},
-            memory=("--gpu-memory-utilization", Fraction(92, 100)),
-            context=("--max-model-len",),
-            gang={
-                "nodes": ("--nnodes", "-n"),
-                "rank": ("--node-rank", "-r"),
-                "leader": ("--master-addr",),
-                "worker": ("--headless",),
-            },
-            alike=(
-                *(("--dtype",), ("--quantization", "-q"), ("--kv-cache-dtype",), ("--max-model-len",)),
-                *(("--revision",), ("--attention-backend",), ("--speculative-config", "-sc"), ("--load-format",)),
-            ),
-            transfer=("--kv-transfer-config",),
-            running=("vllm:num_requests_running", "vllm:num_requests_waiting"),
-            cache_use="vllm:kv_cache_usage_perc",
-            progress=("vllm:prompt_tokens_total", "vllm:generation_tokens_total", "vllm:kv_cache_usage_perc"),
+_SERVERS = (
+    # 0.33.0: https://docs.vllm.ai/en/stable/cli/serve/
+    Server(
+        name="vllm",
+        title="vLLM",
+        starts=(("vllm", "serve"), ("vllm.entrypoints.openai.api_server",), ("vllm.entrypoints.api_server",)),
+        images={"vllm-openai": {}},
+        released="vllm/vllm-openai",
+        tls=_SSL,
+        key=Setting(("--api-key",), "VLLM_API_KEY"),
+        names=("--served-model-name",),
+        stream_usage="--enable-force-include-usage",
+        dashes=True,
+        block_size=("--block-size",),
+        axes={TENSOR: TENSOR, "-tp": TENSOR, PIPELINE: PIPELINE, "-pp": PIPELINE, DATA: DATA, "-dp": DATA},
+        memory=("--gpu-memory-utilization", Fraction(92, 100)),
+        context=("--max-model-len",),
+        gang={
+            "nodes": ("--nnodes", "-n"),
+            "rank": ("--node-rank", "-r"),
+            "leader": ("--master-addr",),
+            "worker": ("--headless",),
+        },
+        running=("vllm:num_requests_running", "vllm:num_requests_waiting"),
+        # Tokens of a long prompt are counted at its end. The use of the KV cache changes with each part of the prompt.
+        progress=("vllm:prompt_tokens_total", "vllm:generation_tokens_total", "vllm:kv_cache_usage_perc"),
+    ),
+    # 0.5.23: https://docs.sglang.ai/advanced_features/server_arguments.html
+    Server(
+        name="sglang",
+        title="SGLang",
+        starts=(("sglang.launch_server",), ("sglang", "serve")),
+        released="lmsysorg/sglang",
+        address=Setting(("--host",), default="127.0.0.1"),
+        port=Setting(("--port",), default="30000"),
+        tls=_SSL,
+        model=Setting(("--model-path", "--model")),
+        key=Setting(("--api-key",)),
+        names=("--served-model-name",),
+        one_name=True,
+        stream_usage="--stream-response-default-include-usage",
+        block_size=("--page-size",),
+        axes={
+            **dict.fromkeys((TENSOR, "--tp-size", "--tp"), TENSOR),
+            **dict.fromkeys((PIPELINE, "--pp-size"), PIPELINE),
+            **dict.fromkeys((DATA, "--dp-size", "--dp"), DATA),
+        },
+        # The default depends on the node. All of the memory is its upper limit.
+        memory=("--mem-fraction-static", Fraction(1)),
+        context=("--context-length",),
+        gang={"nodes": ("--nnodes",), "rank": ("--node-rank",), "leader": ("--dist-init-addr", "--nccl-init-addr")},
+        running=("sglang:num_running_reqs", "sglang:num_queue_reqs"),
+        progress=(
+            *("sglang:prompt_tokens_total", "sglang:generation_tokens_total"),
+            *("sglang:realtime_tokens_total", "sglang:token_usage"),
         ),
-        Server(
-            name="sglang",
-            title="SGLang",
-            version="0.5.23",
-            source="https://docs.sglang.ai/advanced_features/server_arguments.html",
-            starts=(("sglang.launch_server",), ("sglang", "serve")),
-            released="lmsysorg/sglang",
-            address="127.0.0.1",
-            port=30000,
-            tls=("--ssl-keyfile", "--ssl-certfile"),
-            model=("--model-path", "--model"),
-            names=("--served-model-name",),
-            keys=("--api-key",),
-            stream_usage="--stream-response-default-include-usage",
-            block_size=("--page-size",),
-            axes={
-                **_TENSORS,
-                **dict.fromkeys((PIPELINE, "--pp-size"), PIPELINE),
-                **dict.fromkeys((DATA, "--dp-size", "--dp"), DATA),
-            },
-            # It computes the fraction from the machine, so that all of the memory is the bound.
-            memory=("--mem-fraction-static", Fraction(1)),
-            context=("--context-length",),
-            gang={
-                "nodes": ("--nnodes",),
-                "rank": ("--node-rank",),
-                "leader": ("--dist-init-addr", "--nccl-init-addr"),
-            },
-            alike=(
-                *(("--dtype",), ("--quantization",), ("--kv-cache-dtype",), ("--context-length",), ("--revision",)),
-                *(("--attention-backend",), ("--speculative-algorithm",), ("--load-format",)),
-            ),
-            transfer=("--disaggregation-transfer-backend",),
-            running=("sglang:num_running_reqs", "sglang:num_queue_reqs"),
-            progress=(
-                *("sglang:prompt_tokens_total", "sglang:generation_tokens_total"),
-                *("sglang:realtime_tokens_total", "sglang:token_usage"),
-            ),
-        ),
-        Server(
-            name="tensorrt-llm",
-            title="TensorRT-LLM",
-            version="1.2",
-            source="https://nvidia.github.io/TensorRT-LLM/commands/trtllm-serve/trtllm-serve.html",
-            starts=(("trtllm-serve",),),
-            address="localhost",
-            metrics="/prometheus/metrics",
-            names=("--served_model_name", "--served-model-name"),
-        ),
-        Server(
-            name="tgi",
-            title="Text Generation Inference",
-            version="3.3.6",
-            source="https://huggingface.co/docs/text-generation-inference/reference/launcher",
-            starts=(("text-generation-launcher",),),
-            images={"text-generation-inference": {"PORT": "80"}},
-            address_flags=("--hostname",),
-            port=3000,
-            port_flags=("--port", "-p"),
-            port_variable="PORT",
-            model=("--model-id",),
-            model_variable="MODEL_ID",
-            names=("--served-model-name",),
-            keys=("--api-key",),
-            key_variable="API_KEY",
-        ),
-        Server(
-            name="llama.cpp",
-            title="llama.cpp",
-            version="b7200",
-            source="https://github.com/ggml-org/llama.cpp/blob/master/tools/server/README.md",
-            starts=(("llama-server",),),
-            images={"ggml-org/llama.cpp:server": {"LLAMA_ARG_HOST": "0.0.0.0"}},
-            address="127.0.0.1",
-            address_variable="LLAMA_ARG_HOST",
-            port=8080,
-            port_variable="LLAMA_ARG_PORT",
-            tls=("--ssl-key-file", "--ssl-cert-file"),
-            tls_variables=("LLAMA_ARG_SSL_KEY_FILE",),
-            prefixes=("--api-prefix",),
-            model=("--hf-repo", "-hf", "-hfr", "--model", "-m"),
-            names=("--alias", "-a"),
-            keys=("--api-key", "--api-key-file"),
-            key_variable="LLAMA_API_KEY",
-        ),
-        Server(
-            name="ollama",
-            title="Ollama",
-            version="0.13",
-            source="https://docs.ollama.com/faq",
-            starts=(("ollama", "serve"),),
-            images={"ollama/ollama": {"OLLAMA_HOST": "0.0.0.0:11434"}},
-            address="127.0.0.1",
-            address_flags=(),
-            address_variable="OLLAMA_HOST",
-            port=11434,
-            port_flags=(),
-            health="/",
-            metrics="",
-            model=(),
-        ),
-        Server(
-            name="nim",
-            title="NIM",
-            version="2.1",
-            source="https://docs.nvidia.com/nim/large-language-models/latest/reference/environment-variables.html",
-            starts=(("/opt/nim/start_server.sh",), ("nim-serve",)),
-            images={"nvcr.io/nim/": {}},
-            address_flags=(),
-            port_flags=(),
-            port_variable="NIM_SERVER_PORT",
-            tls_variables=("NIM_SSL_KEY_PATH",),
-            health="/v1/health/ready",
-            metrics="/v1/metrics",
-            model=(),
-            model_variable="NIM_MODEL_PATH",
-        ),
-        Server(
-            name="dynamo",
-            title="Dynamo",
-            version="1.6.0",
-            source="https://docs.nvidia.com/dynamo/v1.6.0/reference/components/frontend-configuration",
-            starts=(("dynamo.frontend",),),
-            address_flags=("--http-host",),
-            address_variable="DYN_HTTP_HOST",
-            port_flags=("--http-port",),
-            port_variable="DYN_HTTP_PORT",
-            tls=("--tls-cert-path",),
-            tls_variables=("DYN_TLS_CERT_PATH",),
-            model=(),
-            names=("--model-name",),
-        ),
-        Server(
-            name="triton",
-            title="Triton",
-            version="2.63",
-            source="https://docs.nvidia.com/deeplearning/triton-inference-server/user-guide/docs/",
-            starts=(("tritonserver",),),
-            address_flags=("--http-address",),
-            port_flags=("--http-port",),
-            health="/v2/health/ready",
-            # On port 8002, unless --metrics-port sets another one.
-            metrics="/metrics",
-            model=(),
-        ),
-    )
-}
+    ),
+    # 1.4: https://nvidia.github.io/TensorRT-LLM/commands/trtllm-serve/trtllm-serve.html
+    Server(
+        name="tensorrt-llm",
+        title="TensorRT-LLM",
+        starts=(("trtllm-serve",),),
+        address=Setting(("--host",), default="localhost"),
+    ),
+    # 3.3.6: https://huggingface.co/docs/text-generation-inference/reference/launcher
+    Server(
+        name="tgi",
+        title="Text Generation Inference",
+        starts=(("text-generation-launcher",),),
+        images={"text-generation-inference": {"PORT": "80"}},
+        address=Setting(("--hostname",), default=ALL_ADDRESSES),
+        port=Setting(("--port", "-p"), "PORT", "3000"),
+        model=Setting(("--model-id",), "MODEL_ID"),
+        key=Setting(("--api-key",), "API_KEY"),
+    ),
+    # Build b11223: https://github.com/ggml-org/llama.cpp/blob/master/tools/server/README.md
+    # The variable of images: https://github.com/ggml-org/llama.cpp/blob/master/.devops/cuda.Dockerfile
+    Server(
+        name="llama.cpp",
+        title="llama.cpp",
+        starts=(("llama-server",),),
+        images={"ggml-org/llama.cpp:server": {"LLAMA_ARG_HOST": ALL_ADDRESSES}},
+        address=Setting(("--host",), "LLAMA_ARG_HOST", "127.0.0.1"),
+        port=Setting(("--port",), "LLAMA_ARG_PORT", "8080"),
+        tls=Setting(("--ssl-key-file", "--ssl-cert-file"), "LLAMA_ARG_SSL_KEY_FILE"),
+        model=Setting(("--hf-repo", "-hf", "-hfr", "--model", "-m")),
+        key=Setting(("--api-key", "--api-key-file"), "LLAMA_API_KEY"),
+    ),
+    # https://docs.ollama.com/faq and https://github.com/ollama/ollama/blob/main/Dockerfile
+    Server(
+        name="ollama",
+        title="Ollama",
+        starts=(("ollama", "serve"),),
+        images={"ollama/ollama": {"OLLAMA_HOST": "0.0.0.0:11434"}},
+        address=Setting((), "OLLAMA_HOST", "127.0.0.1"),
+        port=Setting(default="11434"),
+        model=_NO_SETTING,
+        health="/",
+    ),
+    # 2.1: https://docs.nvidia.com/nim/large-language-models/latest/reference/environment-variables.html
+    Server(
+        name="nim",
+        title="NIM",
+        starts=(("/opt/nim/start_server.sh",), ("nim-serve",)),
+        images={"nvcr.io/nim/": {}},
+        address=Setting(default=ALL_ADDRESSES),
+        port=Setting((), "NIM_SERVER_PORT", "8000"),
+        tls=Setting((), "NIM_SSL_KEY_PATH"),
+        model=Setting((), "NIM_MODEL_PATH"),
+        health="/v1/health/ready",
+    ),
+    # 1.6.0: https://docs.nvidia.com/dynamo/v1.6.0/reference/components/frontend-configuration
+    Server(
+        name="dynamo",
+        title="Dynamo",
+        starts=(("dynamo.frontend",),),
+        address=Setting(("--http-host",), "DYN_HTTP_HOST", ALL_ADDRESSES),
+        port=Setting(("--http-port",), "DYN_HTTP_PORT", "8000"),
+        tls=Setting(("--tls-cert-path",), "DYN_TLS_CERT_PATH"),
+        model=_NO_SETTING,
+    ),
+    # https://github.com/triton-inference-server/server/blob/main/docs/protocol/README.md
+    Server(
+        name="triton",
+        title="Triton",
+        starts=(("tritonserver",),),
+        address=Setting(("--http-address",), default=ALL_ADDRESSES),
+        port=Setting(("--http-port",), default="8000"),
+        model=_NO_SETTING,
+        health="/v2/health/ready",
+    ),
+)
+SERVERS: Mapping[str, Server] = {server.name: server for server in _SERVERS}
 
-_STARTS: dict[str, list[tuple[Server, tuple[str, ...]]]] = {}
-for _server in SERVERS.values():
-    for _words in _server.starts:
-        _STARTS.setdefault(_words[0], []).append((_server, _words))
 _PATTERNS = {
     server.name: re.compile(
         r"(?<![\w.-])(?:" + "|".join(r"[ \t]+".join(map(re.escape, start)) for start in server.starts) + r")(?![\w.-])"
     )
-    for server in SERVERS.values()
+    for server in _SERVERS
 }
+_STARTS = [(start, server) for server in _SERVERS for start in server.starts]
+_FIRST_WORDS = frozenset(start[0] for start, __ in _STARTS)
 
 
-def starting(words: Sequence[str]) -> tuple[Server, int] | None:
+def find_start(words: Sequence[str]) -> tuple[Server, int] | None:
     """Return the server that a command line starts, and the position of its first argument."""
     for position, word in enumerate(words):
-        for first in dict.fromkeys((word, word.rpartition("/")[2])):
-            for server, start in _STARTS.get(first, ()):
-                end = position + len(start)
-                if tuple(words[position + 1 : end]) == start[1:]:
-                    return server, end
+        program = word if word in _FIRST_WORDS else word.rpartition("/")[2]
+        for start, server in _STARTS if program in _FIRST_WORDS else ():
+            end = position + len(start)
+            if (program, *words[position + 1 : end]) == start:
+                return server, end
     return None
 
 
-def starting_in(script: str) -> set[str]:
-    """Return the names of the servers that the text of a script starts."""
-    return {name for name, pattern in _PATTERNS.items() if pattern.search(script)}
+def servers_in(script: str) -> list[Server]:
+    """Return the servers that the text of a script starts."""
+    return [server for server in _SERVERS if _PATTERNS[server.name].search(script)]
 
 
-def behind_start(server: Server, script: str) -> str:
-    """Return the text of a script behind the first start of a server."""
+def text_after_start(server: Server, script: str) -> str:
+    """Return the text of a script after the first start of a server."""
     return (*_PATTERNS[server.name].split(script, maxsplit=1), "")[1]
 
 
-def of_image(image: str) -> Server | None:
+def server_of_image(image: str) -> Server | None:
     """Return the server that the entry point of an image starts."""
-    return next((server for server in SERVERS.values() if image_variables(server, image) is not None), None)
+    return next((server for server in _SERVERS if image_variables(server, image) is not None), None)
 
 
 def image_variables(server: Server, image: str) -> Mapping[str, str] | None:
     """Return the variables that an image of a server sets; None for other images."""
-    repository, tag = _image(image)
+    repository, tag = _repository_and_tag(image)
     for end, variables in server.images.items():
         path, __, variant = end.partition(":")
-        is_inside = path.endswith("/") and repository.startswith(path)
-        if (is_inside or f"/{repository}".endswith(f"/{path}")) and tag.startswith(variant):
+        is_below = path.endswith("/") and repository.startswith(path)
+        if (is_below or f"/{repository}".endswith(f"/{path}")) and tag.startswith(variant):
             return variables
     return None
 
 
-def _image(image: str) -> tuple[str, str]:
-    """Return the repository of an image with its registry, and its tag."""
-    repository, colon, tag = image.partition("@")[0].rpartition(":")
-    return (repository, tag) if colon and "/" not in tag else (image.partition("@")[0], "")
+def _repository_and_tag(image: str) -> tuple[str, str]:
+    name = image.partition("@")[0]
+    repository, colon, tag = name.rpartition(":")
+    return (repository, tag) if colon and "/" not in tag else (name, "")
 
 
 def is_loopback(address: str) -> bool:
-    """Return whether an address is reached only from within the pod."""
+    """Return whether an address is reachable only from within the pod."""
     return bool(_LOOPBACK.fullmatch(address))
 
 
 def version(server: Server, image: str) -> str:
-    """Return the version of a server according to the tag of its own image, such as 0.11.0; empty if it is unknown."""
-    repository, tag = _image(image)
-    found = _TAG.fullmatch(tag)
-    is_own = bool(server.released) and f"/{repository}".endswith(f"/{server.released}")
-    return found[1] if found and is_own else ""
+    """Return the version of a server according to the tag of its official image, or an empty string."""
+    repository, tag = _repository_and_tag(image)
+    release = _TAG.fullmatch(tag)
+    is_official = bool(server.released) and f"/{repository}".endswith(f"/{server.released}")
+    return release[1] if release and is_official else ""
 
 
-def release(text: str) -> tuple[int, ...]:
-    """Return a version as numbers to compare; empty for an unknown version."""
-    numbers, __, post = text.partition(".post")
-    return (*(int(number) for number in numbers.split(".")), *([int(post)] if post else [])) if text else ()
+def version_numbers(text: str) -> tuple[int, ...]:
+    """Return the numbers of a version for comparisons; empty for an unknown version."""
+    return tuple(map(int, re.findall(r"[0-9]+", text)))

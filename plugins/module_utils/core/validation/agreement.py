@@ -1,16 +1,16 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Validation of what must agree: Prefill and Decode engines, the members of a gang, engines and their ModelCache.
+"""Validation of the agreement between Prefill and Decode engines, members of a gang, and engines and their ModelCache.
 
-Only values that are certain are compared: servers that are not in the table, values that are known in the pod only, and
-scripts of more than one command have no findings.
+Only known values are compared: servers that are not in the table, scripts of more than one command, and values that are
+unknown before the pod runs have no findings.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -19,309 +19,255 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose impo
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, warning
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.servers import table
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.servers.command_line import CommandLine, is_known
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.servers.flags import axes, block_size
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.servers.flags import SERVED_NAME, axes, block_size
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.servers.table import TENSOR, Server
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import short
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.model_gateways import Fleet
 
-_CONFIG = ("--config",)
+# Flags that vLLM or SGLang must have in common in all pods of a gang, and in Prefill and Decode engines.
+_SHARED_FLAGS = (
+    *(("--dtype",), ("--quantization", "-q"), ("--kv-cache-dtype",), ("--max-model-len",), ("--context-length",)),
+    *(("--revision",), ("--attention-backend",), ("--speculative-config", "-sc"), ("--speculative-algorithm",)),
+    ("--load-format",),
+)
+_PAIR_FLAGS = (*_SHARED_FLAGS, (SERVED_NAME,), ("--disaggregation-transfer-backend",))
+_DEFAULTS = frozenset(("auto", "none", "main"))
+_SYNONYMS = {"half": "float16", "fp16": "float16", "bf16": "bfloat16"}
+# Other ways of vLLM to use several nodes: data parallelism and Ray.
+_DATA_PARALLEL = ("--data-parallel-address", "-dpa", "--data-parallel-start-rank", "-dpr", "--data-parallel-rank")
+_EXECUTORS = ("--distributed-executor-backend", "--data-parallel-backend", "-dpb")
+_TRANSFER = "--kv-transfer-config"
+_NIXL = f'{_TRANSFER}={{"kv_connector":"NixlConnector","kv_role":"kv_both"}}'
+_CONNECTOR = "--kv-connector"
+_MODE = ("--disaggregation-mode",)
 _REPOSITORY = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
 _OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
 _TRUE = frozenset(("1", "on", "yes", "true"))
 _TOKENIZERS = ("--tokenizer", "--tokenizer-path")
-# Values that are the default of a flag.
-_DEFAULTS = frozenset(("auto", "none", "main"))
-_SAME = {"half": "float16", "fp16": "float16", "bf16": "bfloat16"}
-_VARIABLES = ("VLLM_ATTENTION_BACKEND", "VLLM_KV_CACHE_LAYOUT")
-# Ways of vLLM to several nodes other than --nnodes: data parallelism over nodes.
-_DATA_PARALLEL = (
-    *("--data-parallel-address", "-dpa", "--data-parallel-start-rank", "-dpr", "--data-parallel-rank", "-dpn"),
-    *("--data-parallel-external-lb", "-dpe", "--data-parallel-hybrid-lb", "-dph"),
-    *("--data-parallel-size-local", "-dpl"),
-)
-_EXECUTORS = ("--distributed-executor-backend", "--data-parallel-backend", "-dpb")
-_RAY = "ray"
-# NixlConnector of vLLM, nixl_connector.py and kv_connector/utils.py of these versions.
-_DECODE_MAY_BE_SMALLER = (0, 14)
-_BLOCKS_MAY_DIFFER = (0, 11, 1)
-_SIDECAR_FLAG = "--kv-connector"
 
 
 @dataclass(frozen=True)
-class _Part:
-    """Container of one member of an engine that a known server starts with certain flags."""
+class _Container:
+    """Container of a member of an engine that starts a server with known flags."""
 
-    container: Any
     path: str
     title: str
     line: CommandLine
     server: Server
 
     @classmethod
-    def of(cls, member: Any, path: str, title: str) -> _Part | None:
-        """Return the container of a member; None if its flags are uncertain. `path` is that of the container."""
-        container = member.template.spec.containers[0]
-        line = CommandLine.of(container)
-        is_certain = line.is_read and not line.unknown_flags and not line.has(_CONFIG)
-        return cls(container, path, title, line, line.server) if line.server and is_certain else None
+    def of(cls, member: Any, path: str, title: str) -> _Container | None:
+        """Return the container of a member, whose path is `path`; None if its flags are unknown."""
+        line = CommandLine.of(member.template.spec.containers[0])
+        if line.server is None or not line.is_complete:
+            return None
+        return cls(f"{path}.template.spec.containers[0]", title, line, line.server)
 
     @cached_property
     def model(self) -> str:
-        """Model that the server loads; empty if it is unknown."""
-        if flag := self.line.find(self.server.model):
-            return flag.value if is_known(flag.value) else ""
-        first = next(iter(self.line.arguments), "")
-        if self.server.model and first and not first.startswith("-"):
+        """Model that the server loads; empty if unknown."""
+        first = next(iter(self.line.arguments), "-")
+        if self.server.model.flags and not self.line.has(self.server.model.flags) and not first.startswith("-"):
             return first if is_known(first) else ""
-        return self.line.variable(self.server.model_variable) or ""
+        return self.line.setting(self.server.model)[0] or ""
 
     @property
-    def version(self) -> tuple[int, ...]:
-        return table.release(table.version(self.server, self.line.image))
-
-    def place(self, names: Sequence[str]) -> str:
-        """Return the path of a flag, or of the field for it."""
-        return f"{self.path}.{self.line.place(self.line.find(names))}"
+    def transfer(self) -> dict[str, Any] | None:
+        """KV transfer configuration of vLLM; empty without a configuration, None if unknown."""
+        settings: dict[str, Any] = {}
+        for flag in self.line.flags:
+            if flag.name == _TRANSFER:
+                try:
+                    settings = dict(json.loads(flag.value))
+                except (TypeError, ValueError):
+                    return None
+            elif flag.name.startswith(f"{_TRANSFER}."):
+                settings[flag.name.removeprefix(f"{_TRANSFER}.").replace("-", "_")] = flag.value
+        return settings if all(is_known(str(value)) for value in settings.values()) else None
 
     def warn(self, message: str, hint: str, names: Sequence[str] = ()) -> Problem:
-        return warning(message, self.place(names), hint)
+        """Return a warning at the first of these flags, or at the field for it."""
+        return warning(message, f"{self.path}.{self.line.element(names)}", hint)
 
 
 def engines_agreement(engines: Sequence[Any], base: str, serving: Any) -> Iterator[Problem]:
-    """Yield disagreements within gangs, and between the engines of a PrefillDecode pair. `base`: the path that has
-    them; `serving`: their routing."""
-    leaders: dict[str, _Part | None] = {}
+    """Yield disagreements within gangs, and between the engines of a PrefillDecode pair. `base` is the path of the
+    object with the engines and `serving`, their routing."""
+    leaders: dict[str, _Container | None] = {}
     for index, engine in enumerate(engines):
-        parts = {}
+        is_gang = len(engine.members) > 1
+        containers = {}
         for position, member in enumerate(engine.members):
-            path = f"{base}.engines[{index}].members[{position}].template.spec.containers[0]"
-            title = f"the {member.role} of engine {engine.name}" if len(engine.members) > 1 else f"engine {engine.name}"
-            parts[member.role] = _Part.of(member, path, title)
-        if len(engine.members) > 1:
+            title = f"the {member.role} of engine {engine.name}" if is_gang else f"engine {engine.name}"
+            path = f"{base}.engines[{index}].members[{position}]"
+            containers[member.role] = _Container.of(member, path, title)
+        leaders[engine.phase] = containers.get(constants.LEADER if is_gang else engine.members[0].role)
+        if is_gang:
             workers = [member.worker for member in engine.members if member.role == constants.WORKER]
             nodes = 1 + sum(worker.nodes if worker else 1 for worker in workers)
-            yield from _gang(parts[constants.LEADER], parts[constants.WORKER], nodes)
-        if engine.phase:
-            leaders[engine.phase] = parts[constants.LEADER if len(parts) > 1 else engine.members[0].role]
+            yield from _gang(leaders[engine.phase], containers.get(constants.WORKER), nodes)
     prefill, decode = leaders.get("Prefill"), leaders.get(constants.DECODE)
     if prefill and decode:
         yield from _pair(prefill, decode, serving)
 
 
-def _normal(text: str) -> str:
-    """Return a value in the form in which it is compared; empty for a default."""
-    value = _SAME.get(text.lower(), text)
+def _differences(first: _Container, second: _Container, flags: Sequence[Sequence[str]]) -> Iterator[Problem]:
+    """Yield differences of server, version, model and flags between two containers, at the second container."""
+    if first.server is not second.server:
+        message = f"{second.title} is {second.server.title}, and {first.title} is {first.server.title}"
+        yield second.warn(f"{message}: they cannot work together", "Use the same inference server in both")
+        return
+    versions = [table.version(container.server, container.line.image) for container in (first, second)]
+    if all(versions) and versions[0] != versions[1]:
+        message = f"{second.title} and {first.title} have different versions of {first.server.title}"
+        yield warning(message, f"{second.path}.image", "Use the same image in both", short(second.line.image))
+    if first.model and second.model and first.model != second.model:
+        message = f"{second.title} loads {short(second.model)}, and {first.title} loads {short(first.model)}"
+        yield second.warn(message, "Name the same model in both", second.server.model.flags)
+    for names in flags:
+        values = [flag.value if (flag := container.line.find(names)) else "" for container in (first, second)]
+        if all(map(is_known, values)) and _canonical(values[0]) != _canonical(values[1]):
+            texts = [f"{names[0]}={short(value)}" if value else f"no {names[0]}" for value in values]
+            message = f"{second.title} has {texts[1]}, and {first.title} has {texts[0]}"
+            yield second.warn(message, f"Set {names[0]} to the same value in both", names)
+
+
+def _canonical(value: str) -> str:
+    """Return the canonical form of a value; empty for a default."""
     if value.startswith("{"):
         try:
             return json.dumps(json.loads(value), sort_keys=True)
         except ValueError:
             return value
-    return "" if value.lower() in _DEFAULTS else value
-
-
-def _differences(one: _Part, other: _Part, groups: Sequence[Sequence[str]]) -> Iterator[Problem]:
-    """Yield the flags whose values differ, at the other part."""
-    for names in groups:
-        values = [part.line.find(names) for part in (one, other)]
-        texts = [flag.value if flag else "" for flag in values]
-        if all(map(is_known, texts)) and _normal(texts[0]) != _normal(texts[1]):
-            said = [f"{names[0]}={short(text)}" if text else f"no {names[0]}" for text in texts]
-            message = f"{other.title} has {said[1]}, and {one.title} has {said[0]}"
-            yield other.warn(message, f"Set {names[0]} to the same value in both", names)
-
-
-def _same_server(one: _Part, other: _Part) -> Iterator[Problem]:
-    if one.server is not other.server:
-        message = f"{other.title} is {other.server.title}, and {one.title} is {one.server.title}"
-        yield other.warn(f"{message}: they cannot work together", "Use the same inference server in both")
-    elif one.version and other.version and one.version != other.version:
-        message = f"{other.title} and {one.title} have different versions of {one.server.title}"
-        yield warning(message, f"{other.path}.image", "Use the same image in both", short(other.line.image))
-
-
-def _same_model(one: _Part, other: _Part) -> Iterator[Problem]:
-    if one.model and other.model and one.model != other.model:
-        message = f"{other.title} loads {short(other.model)}, and {one.title} loads {short(one.model)}"
-        yield other.warn(message, "Name the same model in both", other.server.model)
+    return "" if value.lower() in _DEFAULTS else _SYNONYMS.get(value.lower(), value)
 
 
 # --- gangs ---
 
 
-def _gang(leader: _Part | None, worker: _Part | None, nodes: int) -> Iterator[Problem]:
-    for part, is_leader in ((leader, True), (worker, False)):
-        if part and part.server.gang and not part.line.is_launch:
-            yield from _launch(part, is_leader, nodes)
-    if not leader or not worker:
-        return
-    yield from _same_server(leader, worker)
-    yield from _same_model(leader, worker)
-    if leader.server is worker.server:
-        yield from _differences(leader, worker, leader.server.alike)
-        sizes = [axes(part.line) for part in (leader, worker)]
-        if sizes[0] is not None and sizes[1] is not None and sizes[0] != sizes[1]:
-            said = [
-                " ".join(f"{axis}={size}" for axis, size in each.items()) or "no parallelism"
-                for each in sizes
-                if each is not None
-            ]
-            message = f"{worker.title} has {said[1]}, and {leader.title} has {said[0]}"
+def _gang(leader: _Container | None, worker: _Container | None, nodes: int) -> Iterator[Problem]:
+    for container, is_leader in ((leader, True), (worker, False)):
+        if container and container.server.gang and not container.line.is_launch and not _uses_other_launch(container):
+            yield from _launch(container, is_leader, nodes)
+    if leader and worker:
+        yield from _differences(leader, worker, _SHARED_FLAGS)
+        leader_axes, worker_axes = axes(leader.line), axes(worker.line)
+        is_known_pair = leader.server is worker.server and leader_axes is not None and worker_axes is not None
+        if is_known_pair and leader_axes != worker_axes:
+            message = f"{worker.title} has {_text(worker_axes)}, and {leader.title} has {_text(leader_axes)}"
             yield worker.warn(message, "Set the same parallelism in both", tuple(worker.server.axes))
 
 
-def _launch(part: _Part, is_leader: bool, nodes: int) -> Iterator[Problem]:
-    """Yield what a member of a gang lacks to start one server with the others."""
-    gang, line, title = part.server.gang, part.line, part.server.title
-    address = f"$(MODELPLANE_LEADER_ADDRESS){':5000' if part.server.name == 'sglang' else ''}"
-    settings = {"nodes": f"{gang['nodes'][0]}={nodes}", "rank": f"{gang['rank'][0]}=$(MODELPLANE_RANK)"}
-    settings["leader"] = f"{gang['leader'][0]}={address}"
-    if part.server.name == "vllm" and not line.has(gang["nodes"]):
-        if line.has(_DATA_PARALLEL):
-            return
-        if any(flag.name in _EXECUTORS and flag.value == _RAY for flag in line.flags):
-            if "RAY_ADDRESS" not in line.variables and line.has_command:
-                message = f"makes {title} use Ray, and nothing starts Ray in {part.title}"
-                yield part.warn(message, f"Write {' '.join(settings.values())} without Ray, or start Ray", _EXECUTORS)
-            return
+def _text(sizes: Mapping[str, int] | None) -> str:
+    return " ".join(f"{axis}={size}" for axis, size in (sizes or {}).items()) or "no parallelism"
+
+
+def _uses_other_launch(container: _Container) -> bool:
+    """Return whether vLLM uses data parallelism over nodes, or a Ray cluster that already exists."""
+    line = container.line
+    if container.server.name != "vllm" or line.has(container.server.gang["nodes"]):
+        return False
+    has_ray = "RAY_ADDRESS" in line.variables or not line.has_command
+    return line.has(_DATA_PARALLEL) or (has_ray and line.value(_EXECUTORS) == "ray")
+
+
+def _launch(container: _Container, is_leader: bool, nodes: int) -> Iterator[Problem]:
+    """Yield flags that a member of a gang lacks to start one server with the other members, and wrong values."""
+    gang, line = container.server.gang, container.line
+    address = f"$(MODELPLANE_LEADER_ADDRESS){':5000' if container.server.name == 'sglang' else ''}"
+    settings = {"nodes": str(nodes), "rank": "$(MODELPLANE_RANK)", "leader": address}
     missing = [name for name in settings if not line.has(gang[name])]
     if missing:
-        lacks = ", ".join(gang[name][0] for name in missing)
-        message = f"lacks {lacks}: {part.title} starts a {title} of its own, and does not join the other pods"
-        yield part.warn(message, f"Add {' '.join(settings[name] for name in missing)}")
+        flags = ", ".join(gang[name][0] for name in missing)
+        hint = f"Add {' '.join(f'{gang[name][0]}={settings[name]}' for name in missing)}"
+        hint += ", and use them instead of Ray" if line.value(_EXECUTORS) == "ray" else ""
+        yield container.warn(f"lacks {flags}: {container.title} starts a separate {container.server.title}", hint)
         return
-    if not is_leader and "worker" in gang and not line.has(gang["worker"]):
-        message = f"lacks {gang['worker'][0]}: {part.title} starts an API server, which only the Leader may"
-        yield part.warn(message, f"Add {gang['worker'][0]}")
-    if is_leader and "worker" in gang and line.has(gang["worker"]):
-        message = f"has {gang['worker'][0]}: the Leader starts no API server, and gets all requests"
-        yield part.warn(message, f"Remove {gang['worker'][0]}", gang["worker"])
-    number = line.value(gang["nodes"])
-    if number and number != str(nodes):
-        message = f"has {gang['nodes'][0]}={short(number)}, and the gang has {nodes} pods"
-        yield part.warn(message, f"Write {settings['nodes']}", gang["nodes"])
-    rank = line.value(gang["rank"])
-    if rank and (rank != "0" if is_leader else rank == "0" or nodes > 2 or rank != "1"):
-        message = f"has {gang['rank'][0]}={short(rank)}, and every pod needs its own rank, the Leader 0"
-        yield part.warn(message, f"Write {settings['rank']}", gang["rank"])
-    host = line.value(gang["leader"]).rpartition(":")[0] or line.value(gang["leader"])
-    if host and table.is_loopback(host):
-        message = f"has {gang['leader'][0]}={short(host)}, which is another pod on each node"
-        yield part.warn(message, f"Write {settings['leader']}", gang["leader"])
+    if "worker" in gang and is_leader == line.has(gang["worker"]):
+        flag = gang["worker"][0]
+        if is_leader:
+            message = f"has {flag}: the Leader starts no API server, and receives all requests"
+            yield container.warn(message, f"Remove {flag}", gang["worker"])
+        else:
+            yield container.warn(f"lacks {flag}: {container.title} starts an API server like the Leader", f"Add {flag}")
+    number, rank, leader = (line.value(gang[name]) for name in settings)
+    ranks = ("0",) if is_leader else ("1",) if nodes == 2 else ()
+    problems = {
+        "nodes": f"the gang has {nodes} pods" if number not in ("", str(nodes)) else "",
+        "rank": "every pod needs its own rank, the Leader 0" if rank not in ("", *ranks) else "",
+        "leader": "this address is another pod on each node" if _is_local(leader) else "",
+    }
+    for name, problem in problems.items():
+        if problem:
+            flag = gang[name][0]
+            message = f"has {flag}={short(line.value(gang[name]))}, and {problem}"
+            yield container.warn(message, f"Write {flag}={settings[name]}", gang[name])
+
+
+def _is_local(address: str) -> bool:
+    return table.is_loopback(address.rpartition(":")[0] or address)
 
 
 # --- pairs ---
 
 
-def _pair(prefill: _Part, decode: _Part, serving: Any) -> Iterator[Problem]:
-    yield from _same_server(prefill, decode)
-    yield from _same_model(prefill, decode)
+def _pair(prefill: _Container, decode: _Container, serving: Any) -> Iterator[Problem]:
+    yield from _differences(prefill, decode, _PAIR_FLAGS)
     if prefill.server is not decode.server:
         return
-    yield from _differences(prefill, decode, (*prefill.server.alike, prefill.server.names))
-    for name in _VARIABLES:
-        values = [part.line.variables.get(name, "") for part in (prefill, decode)]
-        if None not in values and values[0] != values[1]:
-            message = (
-                f"{decode.title} has {name}={values[1] or '(unset)'}, and {prefill.title} {values[0] or '(unset)'}"
-            )
-            yield decode.warn(message, f"Set {name} to the same value in both")
-    yield from _blocks(prefill, decode)
-    if prefill.server.name == "vllm":
-        yield from _vllm_transfer(prefill, decode, serving)
-        yield from _tensor(prefill, decode)
-    elif prefill.server.name == "sglang":
-        yield from _sglang_transfer(prefill, decode)
-
-
-def _blocks(prefill: _Part, decode: _Part) -> Iterator[Problem]:
-    names = prefill.server.block_size
-    if not any(part.line.value(names) for part in (prefill, decode)):
-        return
-    one, other = (block_size(part.line) for part in (prefill, decode))
     is_vllm = prefill.server.name == "vllm"
-    may_differ = is_vllm and (decode.version >= _BLOCKS_MAY_DIFFER) and other % one == 0
-    if one != other and not may_differ:
-        message = f"{decode.title} has blocks of {other} tokens, and {prefill.title} of {one}"
-        hint = f"Set the same {names[0]} in both"
-        yield decode.warn(f"{message}: it cannot read the KV cache", hint, names)
+    names = prefill.server.block_size
+    prefill_size, decode_size = (block_size(container.line) for container in (prefill, decode))
+    # NixlConnector of vLLM divides blocks.
+    if prefill_size != decode_size and not (is_vllm and decode_size % prefill_size == 0):
+        message = f"{decode.title} has blocks of {decode_size} tokens, and {prefill.title} of {prefill_size}"
+        yield decode.warn(f"{message}: it cannot read the KV cache", f"Set the same {names[0]} in both", names)
+    if is_vllm:
+        yield from _vllm_transfer(prefill, decode, serving)
+        yield from _tensor_parallelism(prefill, decode)
+    for container, mode in ((prefill, "prefill"), (decode, "decode")):
+        flag = container.line.find(_MODE)
+        if container.server.name == "sglang" and (flag is None or (is_known(flag.value) and flag.value != mode)):
+            message = f"{container.title} has {'another' if flag else 'no'} {_MODE[0]}"
+            yield container.warn(message, f"Set {_MODE[0]}={mode}", _MODE)
 
 
-def _transfer(part: _Part) -> dict[str, Any] | None:
-    """Return the KV transfer configuration of a vLLM; empty without one, None if it is unknown."""
-    found: dict[str, Any] = {}
-    (name,) = part.server.transfer
-    for flag in part.line.flags:
-        if flag.name == name:
-            try:
-                value = json.loads(flag.value) if is_known(flag.value) else None
-            except ValueError:
-                value = None
-            if not isinstance(value, dict):
-                return None
-            found = dict(value)
-        elif flag.name.startswith(f"{name}."):
-            found[flag.name[len(name) + 1 :].replace("-", "_")] = flag.value if is_known(flag.value) else None
-    return None if None in found.values() else found
-
-
-def _vllm_transfer(prefill: _Part, decode: _Part, serving: Any) -> Iterator[Problem]:
-    names = prefill.server.transfer
-    configurations = [(part, _transfer(part)) for part in (prefill, decode)]
-    for part, configuration in configurations:
-        if configuration is None:
+def _vllm_transfer(prefill: _Container, decode: _Container, serving: Any) -> Iterator[Problem]:
+    for container, wrong_role, verb in ((prefill, "kv_consumer", "send"), (decode, "kv_producer", "receive")):
+        transfer = container.transfer
+        if transfer is None:
             continue
-        wrong = "kv_consumer" if part is prefill else "kv_producer"
-        role = configuration.get("kv_role")
-        if not configuration.get("kv_connector"):
-            message = f"{part.title} has no KV connector, so that the KV cache of a prompt is not transferred"
-            example = '--kv-transfer-config={"kv_connector":"NixlConnector","kv_role":"kv_both"}'
-            yield part.warn(message, f"Add {example}", names)
-        elif role in (None, wrong):
-            message = f"{part.title} has {f'kv_role {role}' if role else 'no kv_role'}, with which it "
-            message += (
-                "does not start" if role is None else f"cannot {'send' if part is prefill else 'receive'} KV caches"
-            )
-            yield part.warn(message, 'Set "kv_role": "kv_both"', names)
-    if any(not configuration for __, configuration in configurations):
-        return
-    one, other = (str((configuration or {}).get("kv_connector", "")) for __, configuration in configurations)
-    if one != other:
-        message = f"{decode.title} has the KV connector {short(other)}, and {prefill.title} {short(one)}"
-        yield decode.warn(message, "Set the same kv_connector in both", names)
-    elif one and not one.startswith(("Nixl", "Multi")) and not _overrides_connector(serving):
-        message = f"has the KV connector {short(one)}, while the sidecar of the Decode engine uses NIXL"
-        yield decode.warn(message, f"Use NixlConnector, or set {_SIDECAR_FLAG} in serving.sidecar.args", names)
+        if not transfer.get("kv_connector"):
+            message = f"{container.title} has no KV connector, so that the KV cache of a prompt is not transferred"
+            yield container.warn(message, f"Add {_NIXL}", (_TRANSFER,))
+        elif transfer.get("kv_role") is None:
+            message = f"{container.title} has no kv_role, and does not start without it"
+            yield container.warn(message, 'Set "kv_role": "kv_both"', (_TRANSFER,))
+        elif transfer["kv_role"] == wrong_role:
+            message = f"{container.title} has kv_role {wrong_role}, with which it cannot {verb} KV caches"
+            yield container.warn(message, 'Set "kv_role": "kv_both"', (_TRANSFER,))
+    sender, receiver = (str((container.transfer or {}).get("kv_connector", "")) for container in (prefill, decode))
+    if sender and receiver and sender != receiver:
+        message = f"{decode.title} has the KV connector {short(receiver)}, and {prefill.title} {short(sender)}"
+        yield decode.warn(message, "Set the same kv_connector in both", (_TRANSFER,))
+    elif sender and receiver and not sender.startswith(("Nixl", "Multi")) and not _has_own_connector(serving):
+        message = f"has the KV connector {short(sender)}, while the sidecar of the Decode engine uses NIXL"
+        yield decode.warn(message, f"Use NixlConnector, or set {_CONNECTOR} in serving.sidecar.args", (_TRANSFER,))
 
 
-def _overrides_connector(serving: Any) -> bool:
+def _has_own_connector(serving: Any) -> bool:
     sidecar = serving.sidecar if serving else None
-    written = (sidecar.args or ()) if sidecar else ()
-    return bool(sidecar and sidecar.image) or any(_SIDECAR_FLAG in each for each in written)
+    return sidecar is not None and (bool(sidecar.image) or any(_CONNECTOR in word for word in sidecar.args or ()))
 
 
-def _tensor(prefill: _Part, decode: _Part) -> Iterator[Problem]:
+def _tensor_parallelism(prefill: _Container, decode: _Container) -> Iterator[Problem]:
     """Yield degrees of tensor parallelism between which NixlConnector cannot transfer KV caches."""
-    known = [axes(part.line) for part in (prefill, decode)]
-    if None in known:
-        return
-    one, other = ((each or {}).get(TENSOR, 1) for each in known)
-    said = f"{decode.title} has {TENSOR}={other}, and {prefill.title} has {one}"
-    if max(one, other) % min(one, other):
+    sizes = [axes(container.line) for container in (prefill, decode)]
+    prefill_size, decode_size = ((axis_sizes or {}).get(TENSOR, 1) for axis_sizes in sizes)
+    if None not in sizes and max(prefill_size, decode_size) % min(prefill_size, decode_size):
+        message = f"{decode.title} has {TENSOR}={decode_size}, and {prefill.title} has {prefill_size}"
         hint = f"Set values of {TENSOR} of which one is a multiple of the other"
-        yield decode.warn(f"{said}: KV caches cannot be divided between them", hint, tuple(decode.server.axes))
-    elif other < one and decode.version[:2] < _DECODE_MAY_BE_SMALLER:
-        message = f"{said}: before vLLM 0.14, the connector refuses a Decode engine with fewer GPUs"
-        hint = f"Set {TENSOR} of the Decode engine to {one} or a multiple of it"
-        yield decode.warn(message, hint, tuple(decode.server.axes))
-
-
-def _sglang_transfer(prefill: _Part, decode: _Part) -> Iterator[Problem]:
-    for part, mode in ((prefill, "prefill"), (decode, "decode")):
-        flag = part.line.find(("--disaggregation-mode",))
-        if not flag or (is_known(flag.value) and flag.value != mode):
-            message = f"{part.title} has {'another' if flag else 'no'} --disaggregation-mode"
-            yield part.warn(message, f"Set --disaggregation-mode={mode}", ("--disaggregation-mode",))
-    yield from _differences(prefill, decode, (prefill.server.transfer,))
+        yield decode.warn(f"{message}: KV caches cannot be divided", hint, tuple(decode.server.axes))
 
 
 # --- caches ---
@@ -335,38 +281,38 @@ def cache_agreement(deployment: Any, fleet: Fleet) -> Iterator[Problem]:
     source = cache.spec.hugging_face if cache else None
     for index, engine in enumerate(template.engines if source else ()):
         for position, member in enumerate(engine.members):
-            path = f"spec.template.spec.engines[{index}].members[{position}].template.spec.containers[0]"
-            part = _Part.of(member, path, f"engine {engine.name}")
-            if part:
-                yield from _cached(part, source, reference.name)
+            path = f"spec.template.spec.engines[{index}].members[{position}]"
+            container = _Container.of(member, path, f"engine {engine.name}")
+            if container:
+                yield from _cache(container, source, reference.name)
 
 
-def _cached(part: _Part, source: Any, cache: str) -> Iterator[Problem]:
+def _cache(container: _Container, source: Any, cache: str) -> Iterator[Problem]:
+    """Yield a model, a revision and a tokenizer that are not in a ModelCache."""
     is_folder = source.layout == "Folder"
-    offline = next((name for name in _OFFLINE if (part.line.variable(name) or "").lower() in _TRUE), "")
-    given = part.line.variables.get("HF_HUB_OFFLINE", "1")
-    if not is_folder and not offline and given is not None and given.lower() in _TRUE:
-        offline = "HF_HUB_OFFLINE"
-    why = f" because of {offline}=1" if offline else ""
-    model = part.model
-    if is_folder and offline and _REPOSITORY.fullmatch(model):
-        message = f"loads {short(model)}, which it cannot download{why}: ModelCache {cache} has plain files"
-        yield part.warn(message, f"Write {part.server.model[0]}={constants.MODEL_CACHE_PATH}", part.server.model)
-    elif not is_folder and model.rstrip("/") == constants.MODEL_CACHE_PATH:
+    content = "plain files" if is_folder else source.repo
+    # The fleet sets HF_HUB_OFFLINE for a Hub cache unless the container does.
+    variables = {} if is_folder else {"HF_HUB_OFFLINE": "1"}
+    variables |= {name: value or "" for name, value in container.line.variables.items()}
+    offline = next((name for name in _OFFLINE if variables.get(name, "").lower() in _TRUE), "")
+    download = f"which it cannot download because of {offline}=1" if offline else "which every pod downloads"
+    model, flags = container.model, container.server.model.flags
+    is_repository = bool(_REPOSITORY.fullmatch(model))
+    if not is_folder and model.rstrip("/") == constants.MODEL_CACHE_PATH:
         message = f"loads {model}, and ModelCache {cache} has the layout of Hugging Face's cache there"
-        yield part.warn(message, f"Write {source.repo}, or set layout: Folder", part.server.model)
-    elif not is_folder and _REPOSITORY.fullmatch(model) and model != source.repo:
-        consequence = f"which it cannot download{why}" if offline else "which every pod downloads"
-        message = f"loads {short(model)}, {consequence}: ModelCache {cache} has {source.repo}"
-        yield part.warn(message, f"Name {source.repo}, or change the ModelCache", part.server.model)
+        yield container.warn(message, f"Write {source.repo}, or set layout: Folder", flags)
+    elif is_repository and ((is_folder and offline) or (not is_folder and model != source.repo)):
+        setting = (*flags, container.server.model.variable)[0]
+        hint = f"Write {setting}={constants.MODEL_CACHE_PATH}" if is_folder else f"Write {source.repo}"
+        message = f"loads {short(model)}, {download}: ModelCache {cache} has {content}"
+        yield container.warn(message, f"{hint}, or change the ModelCache", flags)
     elif not is_folder and offline and model == source.repo:
-        revision = part.line.find(("--revision",))
-        value = revision.value if revision else ""
-        if is_known(value) and (value or "main") != (source.revision or "main"):
-            message = f"loads revision {short(value or 'main')} of the model, and ModelCache {cache} has "
-            hint = f"Set --revision={source.revision or 'main'}"
-            yield part.warn(f"{message}{short(source.revision or 'main')}", hint, ("--revision",))
-    tokenizer = part.line.value(_TOKENIZERS)
+        flag = container.line.find(("--revision",))
+        revision, cached = (flag.value if flag else "") or "main", source.revision or "main"
+        if is_known(revision) and revision != cached:
+            message = f"loads revision {short(revision)} of the model, and ModelCache {cache} has {short(cached)}"
+            yield container.warn(message, f"Set --revision={cached}", ("--revision",))
+    tokenizer = container.line.value(_TOKENIZERS)
     if offline and _REPOSITORY.fullmatch(tokenizer) and (is_folder or tokenizer != source.repo):
-        message = f"loads the tokenizer {short(tokenizer)}, which it cannot download{why}"
-        yield part.warn(message, "Use the tokenizer of the model, or one that the ModelCache has", _TOKENIZERS)
+        hint = "Use the tokenizer of the model, or a tokenizer that the ModelCache has"
+        yield container.warn(f"loads the tokenizer {short(tokenizer)}, {download}", hint, _TOKENIZERS)

@@ -61,11 +61,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, pasted_key, warning
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.servers.command_line import CommandLine
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.servers.names import (
-    SERVED_NAME,
-    ServedNames,
-    served_names,
-)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.servers.flags import SERVED_NAME, served_names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.servers.table import Setting
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import (
     capitalized,
     field_path,
@@ -406,125 +403,94 @@ def engine_namespace(resource: Any, fleet: Fleet) -> Iterator[Problem]:
 
 
 def deployment_served_name(deployment: Any, fleet: Fleet) -> Iterator[Problem]:
-    """Yield engines that serve their model under other names than gateways in mode Model ask for."""
+    """Yield engines that cannot serve the requests of gateways in mode Model: with another served model name, with an
+    API key of their own, or without the token usage that budgets count."""
     serving = fleet.serving.find(deployment.namespace, labels_of_replicas(deployment), placed=False)
     if serving is None:
         return
+    model = f"{deployment.namespace}/{deployment.name}"
     for engine_index, engine in enumerate(deployment.spec.template.spec.engines):
         for member_index, member in enumerate(engine.members):
             if member.role != constants.WORKER:
                 path = f"spec.template.spec.engines[{engine_index}].members[{member_index}].template.spec.containers[0]"
-                asked = f"{deployment.namespace}/{deployment.name}"
-                yield from _own_variable(member.template.spec.containers[0], path)
-                yield from _own_key(member.template.spec.containers[0], serving, path)
-                yield from _uncounted_streams(member.template.spec.containers[0], serving, fleet, path)
-                yield from _served_name(member.template.spec.containers[0], asked, serving, path)
+                container = member.template.spec.containers[0]
+                line = CommandLine.of(container, {_VARIABLE: model})
+                yield from _own_settings(container, line, serving, path)
+                yield from _uncounted_streams(line, serving, fleet, path)
+                yield from _served_name(container, line, model, serving, path)
 
 
-def _own_variable(container: Any, path: str) -> Iterator[Problem]:
-    """Yield a variable that would hide that of the fleet."""
+def _own_settings(container: Any, line: CommandLine, serving: Serving, path: str) -> Iterator[Problem]:
+    """Yield a variable that would hide the variable of the fleet, and API keys. Messages do not repeat keys."""
+    key = line.server.key if line.server else Setting()
+    is_in_script = line.script and any(flag in line.script.replace("_", "-") for flag in key.flags)
+    locations = [line.element(key.flags)] if line.has(key.flags) or is_in_script else []
     for index, variable in enumerate(container.env or ()):
         if variable.name == _VARIABLE:
             message = "is set by the fleet, to the name that gateways in mode Model ask for"
             yield Problem(message, f"{path}.env[{index}].name", _VARIABLE, "Remove it, or give it another name")
-
-
-def _own_key(container: Any, serving: Serving, path: str) -> Iterator[Problem]:
-    """Yield a key that an engine asks for, as no request through gateways in mode Model has one. It is not repeated."""
-    line = CommandLine.of(container)
-    server = line.server
-    if server is None:
-        return
-    flag = line.find(server.keys)
-    has_key = line.script and any(key in line.script.replace("_", "-") for key in server.keys)
-    places = [line.place(flag)] if flag or has_key else []
-    for index, variable in enumerate(container.env or ()):
-        if variable.name == server.key_variable and (variable.value or variable.value_from):
-            places.append(f"env[{index}]")
-    for place in places:
+        elif variable.name == key.variable and (variable.value or variable.value_from):
+            locations.append(f"env[{index}]")
+    for location in locations:
         message = f"makes the engine ask for a key: InferenceGateway {serving.gateway.name} passes on none, and gets "
         hint = "Remove it: the gateway asks callers for keys"
-        yield warning(f"{message}401 for every request", f"{path}.{place}", hint)
+        yield warning(f"{message}401 for every request", f"{path}.{location}", hint)
 
 
-def _uncounted_streams(container: Any, serving: Serving, fleet: Fleet, path: str) -> Iterator[Problem]:
-    """Yield an engine that does not report the tokens of streams that are not chats, where a budget counts tokens."""
-    line = CommandLine.of(container)
+def _uncounted_streams(line: CommandLine, serving: Serving, fleet: Fleet, path: str) -> Iterator[Problem]:
+    """Yield an engine that does not report the token usage of completion streams, if a budget counts tokens."""
     flag = line.server.stream_usage if line.server else ""
     if not flag or line.script or line.has((flag,)):
         return
     policies = fleet.serving.selection.policies(serving.service) if serving.gateway.spec.auth else ()
-    units = {each.name: {budget.unit for budget in each.spec.budgets or ()} for each in policies}
-    # A budget of requests beside bounds what is not counted.
-    counted = [name for name, each in units.items() if each and "Requests" not in each]
-    if counted:
-        message = f"reports no tokens of streams of /v1/completions, so budgets of CallerPolicy {some(counted)} do not "
-        hint = f"Add {flag}, which replaces the pods, or put a budget of requests beside"
-        yield warning(f"{message}count them", f"{path}.{line.place()}", hint)
+    units = {policy.name: {budget.unit for budget in policy.spec.budgets or ()} for policy in policies}
+    # A request budget limits these streams too.
+    names = [name for name, of_policy in units.items() if of_policy and "Requests" not in of_policy]
+    if names:
+        message = f"reports no tokens of streams of /v1/completions, so budgets of CallerPolicy {some(names)} do not "
+        hint = f"Add {flag}, which replaces the pods, or add a request budget"
+        yield warning(f"{message}count them", f"{path}.{line.element()}", hint)
 
 
-def _served_name(container: Any, asked: str, serving: Serving, path: str) -> Iterator[Problem]:
-    served = served_names(container, {_VARIABLE: asked})
-    # Of a script that is not read, a warning of its own says that names are not checked.
+def _served_name(container: Any, line: CommandLine, model: str, serving: Serving, path: str) -> Iterator[Problem]:
+    """Yield served model names without the name in requests of the gateway."""
+    served = served_names(line)
+    # Scripts that are not parsed have a warning of their own.
     if served is None or served.in_script:
         return
-    answers = f"InferenceGateway {serving.gateway.name} asks for {asked}, and gets 404 for every request"
-    if served.refused:
-        message = f"gives SGLang {served.refused} names with {_FLAG}, and it takes one: it does not start"
-        yield Problem(message, f"{path}.{_place(container, _FLAG)}", hint=f"Write {_FLAG}=$({_VARIABLE}) alone")
-    elif asked not in served.names and (served.names or not served.can_be_added):
-        uncertain = _uncertain_name(served, asked, answers)
-        if uncertain:
-            message, hint = uncertain
-            place = _CONFIG if served.in_file else _FLAG if served.unknown else ""
-            yield warning(message, f"{path}.{_place(container, place)}", hint)
-        elif served.names:
-            yield _other_name(container, served.names, answers, path)
-        else:
-            hint = f'Add {_FLAG}="${_VARIABLE}" to the command that starts the engine; the fleet sets the variable'
-            yield Problem(f"sets no {_FLAG}: {answers}", f"{path}.{_place(container, '')}", hint=hint)
-
-
-def _uncertain_name(served: ServedNames, asked: str, answers: str) -> tuple[str, str] | None:
-    """Return the message and the hint of a served name that is not known before the pod runs; None for one that is."""
-    if served.in_file:
-        message = f"reads flags from a file, whose content is not known here: unless it has that name, {answers}"
-        return message, f"Write served-model-name: {asked} into it, or {_FLAG}=$({_VARIABLE}) here, which overrides it"
-    if served.unknown:
-        message = f"takes {_FLAG} from {_sources(served.unknown)}, unknown before the pod runs: if it is not {asked}, "
-        return f"{message}{answers}", f"Write $({_VARIABLE}), a variable that the fleet sets"
-    if served.unknown_flags:
-        sources = _sources(served.unknown_flags)
-        message = f"may take {_FLAG} from {sources}, unknown before the pod runs: unless it is {asked} there, {answers}"
-        return message, f"Write {_FLAG}=$({_VARIABLE}) behind it, a variable that the fleet sets"
-    return None
+    location = f"{path}.{line.element((_FLAG,))}"
+    consequence = f"InferenceGateway {serving.gateway.name} asks for {model}, and gets 404 for every request"
+    write = f"Write {_FLAG}=$({_VARIABLE})"
+    if served.rejected:
+        message = f"gives SGLang {served.rejected} names with {_FLAG}, and it takes one: it does not start"
+        yield Problem(message, location, hint=f"{write} only")
+    elif model in served.names or (served.can_be_added and not served.names):
+        return
+    elif served.in_file:
+        message = f"reads flags from a file, whose content is unknown: unless it has that name, {consequence}"
+        hint = f"Write served-model-name: {model} into it, or {_FLAG}=$({_VARIABLE}) here, which overrides it"
+        yield warning(message, f"{path}.{line.element((_CONFIG,))}", hint)
+    elif served.unknown:
+        message = f"takes {_FLAG} from {_sources(served.unknown)}, unknown before the pod runs: if it is not {model}, "
+        yield warning(f"{message}{consequence}", location, f"{write}, a variable that the fleet sets")
+    elif served.unknown_flags:
+        message = f"may take {_FLAG} from {_sources(served.unknown_flags)}, unknown before the pod runs: unless it is "
+        hint = f"{write} after it, a variable that the fleet sets"
+        yield warning(f"{message}{model} there, {consequence}", f"{path}.{line.element()}", hint)
+    elif served.names:
+        # Messages do not repeat values of `env`.
+        text = "\n".join((*(container.args or ()), *(container.command or ())))
+        is_written = all(name in text for name in served.names)
+        message = f"has another {_FLAG}{'' if is_written else ', by variables'}: {consequence}"
+        value = short(" ".join(served.names)) if is_written else ""
+        yield Problem(message, location, value, f"{write}, a variable that the fleet sets")
+    else:
+        hint = f'Add {_FLAG}="${_VARIABLE}" to the command that starts the engine; the fleet sets the variable'
+        yield Problem(f"sets no {_FLAG}: {consequence}", location, hint=hint)
 
 
 def _sources(names: Iterable[str]) -> str:
     return some(f"${name}" if name else "a command of the shell" for name in names)
-
-
-def _other_name(container: Any, names: Sequence[str], answers: str, path: str) -> Problem:
-    """Return the problem of an engine with other names. A value of `env` is not repeated."""
-    text = "\n".join(word for field in ("args", "command") for __, word in _words(container, field))
-    is_written = all(name in text for name in names)
-    message = f"has another {_FLAG}{'' if is_written else ', by variables'}: {answers}"
-    hint = f"Write {_FLAG}=$({_VARIABLE}), a variable that the fleet sets"
-    value = short(" ".join(names)) if is_written else ""
-    return Problem(message, f"{path}.{_place(container, _FLAG)}", value, hint)
-
-
-def _place(container: Any, flag: str) -> str:
-    """Return the element of a command line that has a flag; without one, the first that has more than a word."""
-    elements = [(field, index, word) for field in ("args", "command") for index, word in _words(container, field)]
-    for field, index, word in elements:
-        if flag in word.replace("_", "-") if flag else " " in word.strip():
-            return f"{field}[{index}]"
-    return "args" if container.args else "command"
-
-
-def _words(container: Any, field: str) -> Sequence[tuple[int, str]]:
-    return list(enumerate(getattr(container, field) or ()))
 
 
 def route_by_hand(_route: Any, _fleet: object) -> Iterator[Problem]:

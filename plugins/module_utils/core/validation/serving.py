@@ -1,8 +1,8 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Validation of where an engine listens, and of the flags that its inference server does not start with.
+"""Validation of the addresses, ports and flags of inference servers.
 
-Servers that are not in the table, and scripts of more than one command, have no findings but for an explicit port.
+Servers that are not in the table have no findings except for an explicit port.
 """
 
 from __future__ import annotations
@@ -16,17 +16,22 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose impo
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.disaggregation import decode_port, pool_port
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, warning
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.servers import flags, table
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.servers.command_line import CommandLine, is_known
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.servers.command_line import (
+    CommandLine,
+    Flag,
+    is_known,
+    with_dashes,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.servers.table import Server
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import short
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import nearest, short
 
 _MAX_PORT = 65535
-_CONFIG = ("--config",)
 _URL = re.compile(r"(?:https?://)?(\[[^\]]*\]|[^:/]*)(?::([0-9]{1,5}))?/?")
+_HTTPS = "makes the engine serve HTTPS, while the gateway and probes send HTTP"
 
 
 @dataclass(frozen=True)
-class _Listening:
+class _Listener:
     """Address and port on which a server listens, each with its origin; empty and 0 if they are unknown."""
 
     address: str = ""
@@ -36,135 +41,175 @@ class _Listening:
 
 
 def engine_serving(engine: Any, engines: Sequence[Any], path: str) -> Iterator[Problem]:
-    """Yield the problems of an engine, one of these of a replica, whose path ends with its index."""
-    hint_is_due = True
+    """Yield the problems of an engine of a replica with these engines. `path` is the path of the engine."""
+    scripts = 0
     for index, member in enumerate(engine.members):
         container = member.template.spec.containers[0]
-        place = f"{path}.members[{index}].template.spec.containers[0]"
+        container_path = f"{path}.members[{index}].template.spec.containers[0]"
         line = CommandLine.of(container)
-        if line.script and table.starting_in(line.script) and hint_is_due:
-            hint_is_due = False
-            yield _unread(line, place)
-        if line.is_read:
-            for wrong in flags.wrong_flags(line):
-                yield warning(wrong.problem, f"{place}.{wrong.place}", wrong.hint, short(wrong.value))
+        if line.script and table.servers_in(line.script):
+            scripts += 1
+            if scripts == 1:
+                yield _unparsed(line, container_path)
+        yield from wrong_flags(line, container_path)
         if member.role != constants.WORKER:
-            yield from _serving(engine, engines, container, place)
+            yield from _port(line, engine, engines, path, container_path)
+            if line.server and line.is_parsed:
+                yield from _protocol(line.server, line, engine, container, container_path)
 
 
-def _unread(line: CommandLine, place: str) -> Problem:
+def _unparsed(line: CommandLine, path: str) -> Problem:
     message = "is a script of more than one command, which is not read: port, parallelism, memory, served model name, "
     hint = "Write the command and its arguments as a list, or as one command, such as sh -c 'exec vllm serve …'"
-    return warning(f"{message}and what must agree with other engines are not checked", f"{place}.{line.place()}", hint)
+    return warning(f"{message}and agreement with other engines are not checked", f"{path}.{line.element()}", hint)
 
 
-def _serving(engine: Any, engines: Sequence[Any], container: Any, place: str) -> Iterator[Problem]:
-    line = CommandLine.of(container)
+# --- address, port and protocol ---
+
+
+def _port(line: CommandLine, engine: Any, engines: Sequence[Any], path: str, container_path: str) -> Iterator[Problem]:
+    """Yield an engine that listens where it receives no requests."""
     is_decode = engine.phase == constants.DECODE
     pool = pool_port(engines)
     expected = decode_port(engine) if is_decode else pool
-    heard = _listening(line)
-    port = heard.port or line.number(("--port",), _MAX_PORT)
+    listener = _listener(line)
+    port = listener.port or line.number(("--port",), _MAX_PORT)
+    location = f"{container_path}.{_field(line)}"
     if engine.port and engine.port != pool and not is_decode:
-        engine_path = place.partition(".members[")[0]
-        hint = f"Set port: {pool}, because one Service port leads to all engines of a replica"
-        yield Problem(f"differs from the port of another engine, {pool}", f"{engine_path}.port", str(engine.port), hint)
+        hint = f"Set port: {pool}, because one Service port is for all engines of a replica"
+        yield Problem(f"differs from the port of another engine, {pool}", f"{path}.port", str(engine.port), hint)
     elif is_decode and (port or expected) == pool:
         message = f"a Decode engine cannot listen on port {pool}: its sidecar listens there"
-        hint = f"Set --port={constants.DECODE_PORT}, or any other port"
-        # Earlier versions accepted the default port, so it stops no run.
-        is_set = engine.port or line.has(("--port",))
-        yield (Problem if is_set else warning)(message, f"{place}.{_field(line)}", hint=hint)
-    elif table.is_loopback(heard.address) or (port and port != expected):
-        yield _unreachable(line, heard, port, expected, place)
-    if line.server and line.is_read:
-        yield from _protocol(line.server, line, engine, container, place)
-
-
-def _unreachable(line: CommandLine, heard: _Listening, port: int, expected: int, place: str) -> Problem:
-    """Return the problem of an engine that listens on another port, or only within the pod."""
-    server = line.server
-    is_local, is_other = table.is_loopback(heard.address), bool(port) and port != expected
-    settings = _settings(server, expected, is_local=is_local, is_other=is_other)
-    origin = heard.port_origin if is_other else heard.address_origin
-    if is_local:
-        where = f"{heard.address}:{port}" if port else heard.address
+        # An error only if the port is set, because earlier versions accepted the default port.
+        problem = Problem if engine.port or line.has(("--port",)) else warning
+        yield problem(message, location, hint=f"Set --port={constants.DECODE_PORT}, or any other port")
+    elif table.is_loopback(listener.address):
+        where = f"{listener.address}:{port}" if port else listener.address
+        is_other = bool(port) and port != expected
+        origin = listener.port_origin if is_other else listener.address_origin
         message = f"makes the engine listen on {where}{origin}, where neither the gateway nor probes reach it"
-        return warning(message, f"{place}.{_field(line)}", f"Set {settings}")
-    message = f"makes the engine listen on port {port}{origin}, where it gets no requests"
-    hint = f"Probes and the InferencePool expect port {expected}: set {settings}, or port: {port} beside members"
-    return warning(message, f"{place}.{_field(line)}", hint)
+        yield warning(message, location, f"Set {_settings(line.server, expected, is_local=True, is_other=is_other)}")
+    elif port and port != expected:
+        message = f"makes the engine listen on port {port}{listener.port_origin}, where it receives no requests"
+        settings = _settings(line.server, expected, is_local=False, is_other=True)
+        hint = f"Probes and the InferencePool expect port {expected}: set {settings}, or port: {port} next to members"
+        yield warning(message, location, hint)
 
 
 def _settings(server: Server | None, port: int, *, is_local: bool, is_other: bool) -> str:
+    """Return the settings that make a server listen on all addresses and on a port."""
     if server is None:
         return f"--port={port}"
-    if not server.address_flags and server.address_variable:
-        return f"the variable {server.address_variable} to {table.ALL_ADDRESSES}:{port}"
-    address = f"{server.address_flags[0]}={table.ALL_ADDRESSES}" if is_local and server.address_flags else ""
-    number = f"{server.port_flags[0]}={port}" if server.port_flags else f"the variable {server.port_variable} to {port}"
-    return " and ".join(filter(None, (address, number if is_other else "")))
+    if not server.address.flags and server.address.variable:
+        return f"the variable {server.address.variable} to {table.ALL_ADDRESSES}:{port}"
+    settings = [f"{server.address.flags[0]}={table.ALL_ADDRESSES}"] if is_local and server.address.flags else []
+    if is_other:
+        flag, variable = (*server.port.flags, "")[0], server.port.variable
+        settings.append(f"{flag}={port}" if flag else f"the variable {variable} to {port}")
+    return " and ".join(settings)
 
 
 def _field(line: CommandLine) -> str:
     server = line.server
-    flag = line.find((*server.port_flags, *server.address_flags) if server else ("--port",))
-    return line.place(flag).partition("[")[0]
+    names = (*server.port.flags, *server.address.flags) if server else ("--port",)
+    return line.element(names).partition("[")[0]
 
 
-def _listening(line: CommandLine) -> _Listening:
-    """Return where a known server listens, by its flags, its variables, or its defaults. A file of flags may say
-    otherwise."""
+def _listener(line: CommandLine) -> _Listener:
+    """Return the address and the port of a server by its flags, its variables, or its defaults."""
     server = line.server
-    if server is None or not line.is_read:
-        return _Listening()
-    is_certain = not line.unknown_flags and not line.has(_CONFIG) and not line.has(server.sockets)
-    address, port = line.find(server.address_flags), line.find(server.port_flags)
-    address_value, port_value = line.variable(server.address_variable), line.variable(server.port_variable)
-    title = f", the default of {server.title}"
-    found, number, address_origin, port_origin = "", "", "", ""
-    if address:
-        found = address.value if is_known(address.value) else ""
-    elif address_value:
-        found, address_origin = address_value, f" by the variable {server.address_variable}"
-    elif address_value == "" and is_certain:
-        found, address_origin = server.address, title
-    if port:
-        number = port.value if is_known(port.value) else ""
-    elif port_value:
-        number, port_origin = port_value, f" by the variable {server.port_variable}"
-    elif port_value == "" and is_certain:
-        number, port_origin = str(server.port), title
-    if not server.address_flags and address_value:
-        # The variable has both.
-        url = _URL.fullmatch(address_value)
-        found, number, port_origin = (url[1], url[2] or str(server.port), address_origin) if url else ("", "", "")
-    elif not server.address_flags and address_value is None:
-        number = ""
-    is_port = number.isdecimal() and len(number) < 6 and int(number) <= _MAX_PORT
-    return _Listening(found, address_origin, int(number) if is_port else 0, port_origin)
+    if server is None or not line.is_parsed:
+        return _Listener()
+    address, address_origin = line.setting(server.address)
+    port, port_origin = line.setting(server.port)
+    if not server.address.flags and line.variable(server.address.variable) != "":
+        # The variable contains the port too.
+        url = _URL.fullmatch(address or "")
+        address, port, port_origin = (url[1], url[2] or port, address_origin) if address and url else ("", "", "")
+    is_port = port is not None and port.isdecimal() and len(port) < 6 and int(port) <= _MAX_PORT
+    return _Listener(address or "", address_origin, int(port or 0) if is_port else 0, port_origin)
 
 
-def _protocol(server: Server, line: CommandLine, engine: Any, container: Any, place: str) -> Iterator[Problem]:
-    """Yield flags with which a server does not answer the HTTP requests of probes and gateways."""
-    if flag := line.find(server.tls):
-        message = "makes the engine serve HTTPS, while the gateway and probes send HTTP"
-        yield warning(message, f"{place}.{line.place(flag)}", f"Remove {flag.name}: the gateway terminates TLS")
+def _protocol(server: Server, line: CommandLine, engine: Any, container: Any, path: str) -> Iterator[Problem]:
+    """Yield settings that keep a server from responding to the HTTP requests of probes and gateways."""
+    if flag := line.find(server.tls.flags):
+        hint = f"Remove {flag.name}: the gateway terminates TLS"
+        yield warning(_HTTPS, f"{path}.{line.element(server.tls.flags)}", hint)
     for index, variable in enumerate(container.env or ()):
-        if variable.name in server.tls_variables and (variable.value or variable.value_from):
-            message = "makes the engine serve HTTPS, while the gateway and probes send HTTP"
-            yield warning(message, f"{place}.env[{index}]", "Remove it: the gateway terminates TLS")
-    if flag := line.find(server.sockets):
-        message = "makes the engine listen on a Unix socket only, where it gets no requests"
-        yield warning(message, f"{place}.{line.place(flag)}", f"Remove {flag.name}")
+        if variable.name == server.tls.variable and (variable.value or variable.value_from):
+            yield warning(_HTTPS, f"{path}.env[{index}]", "Remove it: the gateway terminates TLS")
     own = container.readiness_probe and container.readiness_probe.http_get
-    path = (own.path or "/") if own else engine.health_path or server.health
-    prefix = line.value(server.prefixes)
-    if prefix and not container.readiness_probe and not path.startswith(prefix):
-        message = f"moves the health path, and probes ask for {path}"
-        yield warning(message, f"{place}.{line.place()}", f"Set healthPath: {prefix}{server.health} beside members")
-    has_key = line.has(server.keys) or line.variable(server.key_variable) != ""
-    if server.keys and has_key and path.startswith("/v1/"):
-        message = f"is {path}, which {server.title} answers with 401, because it has an API key and probes have none"
-        where = f"{place}.readinessProbe" if own else f"{place.partition('.members[')[0]}.healthPath"
-        yield warning(message, where, f"Use {server.health}, which needs no key")
+    health = (own.path or "/") if own else engine.health_path or server.health
+    has_key = line.has(server.key.flags) or line.variable(server.key.variable) != ""
+    if has_key and health.startswith("/v1/"):
+        message = f"is {health}, and {server.title} rejects probes there with 401, because they have no API key"
+        location = f"{path}.readinessProbe" if own else f"{path.partition('.members[')[0]}.healthPath"
+        yield warning(message, location, f"Use {server.health}, which needs no key")
+
+
+# --- flags ---
+
+
+def wrong_flags(line: CommandLine, path: str) -> Iterator[Problem]:
+    """Yield the flags that keep a server from starting: invalid values of parallelism, device memory and context, and
+    flags that its version does not have. `path` is the path of the container."""
+    server = line.server
+    if server is None or not line.is_parsed:
+        return
+    for flag in line.flags:
+        location = f"{path}.{line.fields[flag.position]}"
+        name, space, value = flag.name.partition(" ")
+        requirement = _requirement(flag, server)
+        if requirement and is_known(flag.value) and "{{" not in flag.value:
+            message = f"has a value of {flag.name} with which the engine does not start"
+            yield warning(message, location, f"It must be {requirement}", short(flag.value or "nothing"))
+        elif space:
+            message = f"is one word with a space, which {server.title} does not accept for the flag {name}"
+            yield warning(message, location, f"Write {name}={value.strip()}")
+        else:
+            yield from _missing_flag(flag, server, table.version(server, line.image), location)
+
+
+def _missing_flag(flag: Flag, server: Server, version: str, location: str) -> Iterator[Problem]:
+    """Yield a flag that the version of a server does not have."""
+    released = flags.released(server.name)
+    name = with_dashes(flag.name.partition(".")[0].removesuffix("+"))[2:]
+    if not flag.name.startswith("--") or not is_known(flag.name) or not name or version not in released:
+        return
+    # argparse accepts the beginning of a name, and the servers accept the opposite of a switch.
+    if any(other.startswith((name, name.removeprefix("no-"))) for other in released[version]):
+        return
+    versions = [other for other in released if name in released[other]]
+    later = [other for other in versions if table.version_numbers(other) > table.version_numbers(version)]
+    hint = "Remove it"
+    if later:
+        hint = f"{server.title} has it since {later[0]}: use such an image, or remove it"
+    elif versions:
+        hint = f"{versions[-1]} was the last version that had it: remove it"
+    elif similar := nearest(name, sorted(released[version])):
+        hint = f"Did you mean --{similar}?"
+    yield warning(f"{flag.name}: {server.title} {version} has no such flag, and does not start with it", location, hint)
+
+
+def _requirement(flag: Flag, server: Server) -> str:
+    """Return the requirement that the value of a flag does not meet, or an empty string."""
+    value, is_positive = flag.value, flags.is_positive(flag.value)
+    if flag.name in server.axes:
+        return "" if is_positive else "a whole number of 1 or more"
+    if flag.name in server.names:
+        return "" if value else "a name"
+    if server.memory and flag.name == server.memory[0]:
+        return "" if _is_fraction(value) else "a number above 0 and up to 1, such as 0.9"
+    if flag.name not in server.context:
+        return ""
+    if server.name == "vllm":
+        is_valid = value in ("auto", "-1") or flags.parse_tokens(value)
+        return "" if is_valid else "a number of tokens such as 32768, 32k (32,000) or 32K (32,768), or auto"
+    return "" if is_positive else "a whole number of tokens such as 32768"
+
+
+def _is_fraction(text: str) -> bool:
+    try:
+        return 0 < float(text) <= 1
+    except ValueError:
+        return False

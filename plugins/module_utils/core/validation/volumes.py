@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Validation of volumes of engines' pods, and of their shared memory."""
+"""Validation of the volumes and the shared memory of engines' pods."""
 
 from __future__ import annotations
 
@@ -21,84 +21,62 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.servers.flag
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.servers.table import TENSOR
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import nearest_name, short
 
-COMPOSED = ("dshm", "nixl-shm", "model-cache")
+_COMPOSED = ("dshm", "nixl-shm", "model-cache")
 """Names of the volumes that the fleet adds to pods."""
 # Processes of tensor parallelism exchange data there: vLLM and NCCL abort with less.
-_LEAST_SHARED = 2**30
+_MIN_SHARED_MEMORY = 2**30
 
 
 def pod_volumes(spec: Any, path: str) -> Iterator[Problem]:
-    """Yield the problems of the volumes of a member's pod, whose spec has this path."""
+    """Yield the problems of the volumes of a member's pod. `path` is the path of its spec."""
     container, volumes = spec.containers[0], spec.volumes or ()
-    names: set[str] = set()
+    names = [volume.name for volume in volumes]
+    mounts = {mount.name: mount.mount_path.rstrip("/") for mount in container.volume_mounts or ()}
+    resources = container.resources
+    limit = resources.limits.memory if resources and resources.limits else None
+    for index, mount in enumerate(container.volume_mounts or ()):
+        location = f"{path}.containers[0].volumeMounts[{index}]"
+        if mount.name not in names:
+            hint = nearest_name(mount.name, names) if names else "Add it to volumes, next to containers"
+            yield Problem("is not a volume of the pod", f"{location}.name", short(mount.name), hint)
+        if f"{mount.mount_path}/".startswith(f"{constants.MODEL_CACHE_PATH}/"):
+            message = "is the path of the weights of modelCacheRef"
+            yield Problem(message, f"{location}.mountPath", short(mount.mount_path), "Mount it elsewhere")
     for index, volume in enumerate(volumes):
-        place = f"{path}.volumes[{index}]"
-        if volume.name in COMPOSED:
-            yield Problem("is the name of a volume that the fleet adds", f"{place}.name", volume.name, "Rename it")
-        elif volume.name in names:
-            yield Problem("is the name of another volume too", f"{place}.name", volume.name, "Rename one of them")
-        names.add(volume.name)
+        location = f"{path}.volumes[{index}]"
+        if volume.name in _COMPOSED:
+            yield Problem("is the name of a volume that the fleet adds", f"{location}.name", volume.name, "Rename it")
+        elif volume.name not in mounts:
+            hint = "Mount it with volumeMounts of the container, or remove it"
+            yield warning("is not mounted", f"{location}.name", hint, volume.name)
         if volume.secret and volume.secret.secret_name == backends.CLIENT_CERTIFICATE:
             message = "is the Secret of a gateway's own certificate"
-            yield Problem(message, f"{place}.secret.secretName", backends.CLIENT_CERTIFICATE, "Name a Secret of yours")
-    mounts: dict[str, int] = {}
-    for index, mount in enumerate(container.volume_mounts or ()):
-        place = f"{path}.containers[0].volumeMounts[{index}]"
-        where = mount.mount_path.rstrip("/")
-        if mount.name not in names:
-            hint = nearest_name(mount.name, names) if names else "Add it to volumes, beside containers"
-            yield Problem("is no volume of the pod", f"{place}.name", short(mount.name), hint)
-        if mounts.setdefault(where, index) != index:
-            message = f"is the path of volumeMounts[{mounts[where]}] too"
-            yield Problem(message, f"{place}.mountPath", short(mount.mount_path), "Mount it elsewhere")
-        if where == constants.MODEL_CACHE_PATH or where.startswith(f"{constants.MODEL_CACHE_PATH}/"):
-            message = "is the path of the weights of modelCacheRef"
-            yield Problem(message, f"{place}.mountPath", short(mount.mount_path), "Mount it elsewhere")
-    for name in sorted(names - {mount.name for mount in container.volume_mounts or ()} - set(COMPOSED)):
-        index = [volume.name for volume in volumes].index(name)
-        hint = "Mount it with volumeMounts of the container, or remove it"
-        yield warning("is mounted nowhere", f"{path}.volumes[{index}].name", hint, name)
-    yield from _memory(spec, container, path)
-
-
-def _memory(spec: Any, container: Any, path: str) -> Iterator[Problem]:
-    """Yield file systems in memory that are larger than the memory of the container, and a shared memory that is too
-    small for tensor parallelism."""
-    limits = container.resources and container.resources.limits
-    limit = _size(limits.memory) if limits else None
-    shared_by = {
-        mount.name for mount in container.volume_mounts or () if mount.mount_path.rstrip("/") == SHARED_MEMORY_PATH
-    }
-    line = CommandLine.of(container)
-    tensor = (axes(line) or {}).get(TENSOR, 1)
-    for index, volume in enumerate(spec.volumes or ()):
-        place = f"{path}.volumes[{index}]"
-        size = _size(volume.empty_dir.size_limit) if volume.empty_dir else None
+            yield Problem(message, f"{location}.secret.secretName", volume.secret.secret_name, "Use another Secret")
         in_memory = volume.empty_dir is not None and volume.empty_dir.medium == "Memory"
-        if in_memory and limit and size and size > limit:
-            message = (
-                f"is more than limits.memory of the container, {limits.memory}, and ends it before the volume is full"
-            )
-            hint = "Lower it below limits.memory less what the engine needs, or raise limits.memory"
-            yield warning(message, f"{place}.emptyDir.sizeLimit", hint, volume.empty_dir.size_limit)
-        if volume.name in shared_by and not in_memory:
-            message = f"is mounted at {SHARED_MEMORY_PATH} and is not in memory"
-            yield warning(message, place, "Write emptyDir: {medium: Memory, sizeLimit: 16Gi}", volume.name)
-        elif volume.name in shared_by and tensor > 1 and size and size < _LEAST_SHARED:
-            yield _small(tensor, volume.empty_dir.size_limit, f"{place}.emptyDir.sizeLimit", "Raise it to 1Gi or more")
-    composed = shared_memory_limit(container)
-    if tensor > 1 and not has_own_shared_memory(container) and (_size(composed) or 0) < _LEAST_SHARED:
+        if mounts.get(volume.name) == SHARED_MEMORY_PATH and not in_memory:
+            hint = "Write emptyDir: {medium: Memory, sizeLimit: 16Gi}"
+            yield warning(f"is mounted at {SHARED_MEMORY_PATH} and is not in memory", location, hint, volume.name)
+        size = volume.empty_dir.size_limit if in_memory else None
+        if size and limit and _bytes(size) > _bytes(limit) > 0:
+            message = f"is more than limits.memory of the container, {limit}, which the volume counts toward"
+            hint = "Lower it below limits.memory less the memory of the engine, or raise limits.memory"
+            yield warning(message, f"{location}.emptyDir.sizeLimit", hint, size)
+    yield from _shared_memory(container, path)
+
+
+def _shared_memory(container: Any, path: str) -> Iterator[Problem]:
+    """Yield a composed shared memory that is too small for tensor parallelism."""
+    tensor = (axes(CommandLine.of(container)) or {}).get(TENSOR, 1)
+    size = shared_memory_limit(container)
+    if tensor > 1 and not has_own_shared_memory(container) and _bytes(size) < _MIN_SHARED_MEMORY:
+        message = f"leaves {size} of shared memory, too little for {tensor} processes of tensor parallelism"
         hint = "Raise requests.memory: half of it is shared memory"
-        yield _small(tensor, composed, f"{path}.containers[0].resources", hint)
+        yield warning(message, f"{path}.containers[0].resources", hint)
 
 
-def _small(tensor: int, size: str, place: str, hint: str) -> Problem:
-    message = f"leaves {size} of shared memory, too little for {tensor} processes of tensor parallelism"
-    return warning(message, place, hint)
-
-
-def _size(text: str | None) -> int | None:
+def _bytes(text: str) -> int:
+    """Return a quantity in bytes; 0 for an invalid quantity, which is reported elsewhere."""
     try:
-        return int(Quantity.parse(text).value) if text else None
+        return int(Quantity.parse(text).value)
     except QuantityError:
-        return None
+        return 0

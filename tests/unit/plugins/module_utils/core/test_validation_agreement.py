@@ -59,7 +59,7 @@ def vllm(*prefill: str, decode: tuple[str, ...] = (), image: str = "x", model: s
     )
 
 
-OLD, NEW = "vllm/vllm-openai:v0.11.0", "vllm/vllm-openai:v0.14.0"
+NEW = "vllm/vllm-openai:v0.14.0"
 
 
 @pytest.mark.parametrize(
@@ -73,12 +73,11 @@ OLD, NEW = "vllm/vllm-openai:v0.11.0", "vllm/vllm-openai:v0.14.0"
         (vllm("--kv-cache-dtype=fp8"), "engine decode has no --kv-cache-dtype, and engine prefill has"),
         (vllm("-q", "fp8"), "has no --quantization"),
         (
-            vllm("--block-size=16", decode=("--block-size=32",), image=OLD),
-            "has blocks of 32 tokens, and engine prefill of 16",
+            vllm("--block-size=32", decode=("--block-size=48",)),
+            "has blocks of 48 tokens, and engine prefill of 32",
         ),
         (vllm("--block-size=64", decode=("--block-size=16",), image=NEW), "has blocks of 16 tokens"),
-        (vllm("-tp=4", decode=("-tp=2",), image=OLD), "before vLLM 0.14, the connector refuses"),
-        (vllm("-tp=2", decode=("-tp=3",), image=NEW), "cannot be divided between them"),
+        (vllm("-tp=2", decode=("-tp=3",), image=NEW), "KV caches cannot be divided"),
         (vllm("--served-model-name=a", decode=("--served-model-name=b",)), "has --served-model-name=b"),
         (vllm("--attention-backend=FLASHINFER"), "has no --attention-backend"),
         (
@@ -154,7 +153,7 @@ SERVE = ["vllm", "serve", "m"]
         (gang([*SGLANG, "--port=8000", *DIST], [*SGLANG, *DIST, "--dtype=half"]), "--dtype=half, and the Leader"),
         (
             gang(SERVE, SERVE),
-            "lacks --nnodes, --node-rank, --master-addr: the Leader of engine main starts a vLLM of its own",
+            "lacks --nnodes, --node-rank, --master-addr: the Leader of engine main starts a separate vLLM",
         ),
         (
             gang([*SERVE, *LAUNCH], [*SERVE, *LAUNCH]),
@@ -172,7 +171,7 @@ SERVE = ["vllm", "serve", "m"]
             "has --tensor-parallel-size=4, and",
         ),
         (gang([*SERVE, *LAUNCH], ["vllm", "serve", "other", *LAUNCH, "--headless"]), "loads other, and the Leader"),
-        (gang([*SERVE, "--distributed-executor-backend=ray"], ["ray", "start"]), "and nothing starts Ray"),
+        (gang([*SERVE, "--distributed-executor-backend=ray"], ["ray", "start"]), "lacks --nnodes"),
     ],
 )
 def test_members_that_do_not_agree(text: str, says: str) -> None:
@@ -229,6 +228,11 @@ def alone(*command: str, **more: object) -> str:
             ),
             CACHE,
             "cannot download because of TRANSFORMERS_OFFLINE=1",
+        ),
+        (
+            alone("nim-serve", env=[*OFFLINE, {"name": "NIM_MODEL_PATH", "value": "Qwen/a"}]),
+            CACHE,
+            "Write NIM_MODEL_PATH=/mnt/models",
         ),
         (alone("vllm", "serve", "/mnt/models"), HUB, "the layout of Hugging Face's cache"),
         (alone("vllm", "serve", "Qwen/Qwen3-8B", "--revision=a"), HUB, "loads revision a of the model, and ModelCache"),

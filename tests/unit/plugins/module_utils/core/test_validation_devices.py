@@ -57,7 +57,7 @@ def pods(devices: str, container: str, followers: int) -> str:
 
 def of_devices(texts: dict[str, str]) -> list[Problem]:
     """Return the problems of a fleet without those of launching servers, which test_validation_serving.py has."""
-    others = ("of its own", "listen on", "is not read")
+    others = ("starts a separate", "listen on", "is not read")
     return [each for each in fleet(**texts).problems if not any(other in each.message for other in others)]
 
 

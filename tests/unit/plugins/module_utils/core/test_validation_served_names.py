@@ -83,7 +83,7 @@ RIGHT_NAMES = (
             f"{CONTAINER}.command[7]",
             20,
             f"gives SGLang 2 names with {NAMED}, and it takes one: it does not start",
-            "Write --served-model-name=$(MODELPLANE_SERVED_MODEL_NAME) alone",
+            "Write --served-model-name=$(MODELPLANE_SERVED_MODEL_NAME) only",
             id="two names of sglang",
         ),
         *(
@@ -101,24 +101,24 @@ RIGHT_NAMES = (
                     "args: [--served-model-name=$(C)], env: [{name: C, valueFrom: {fieldRef: {fieldPath: a.b}}}]",
                     "args[0]",
                     f"takes {NAMED} from $C, unknown before the pod runs: if it is not team/qwen, InferenceGateway",
-                    "Write $(MODELPLANE_SERVED_MODEL_NAME), a variable that the fleet sets",
+                    "Write --served-model-name=$(MODELPLANE_SERVED_MODEL_NAME), a variable that the fleet sets",
                 ),
                 (
                     "command: [sh, -c, 'vllm serve m --served-model-name `hostname`']",
                     "command[2]",
                     f"takes {NAMED} from a command of the shell, unknown before the pod runs",
-                    "Write $(MODELPLANE_SERVED_MODEL_NAME)",
+                    "Write --served-model-name=$(MODELPLANE_SERVED_MODEL_NAME)",
                 ),
                 (
                     "command: [sh, -c, 'exec vllm serve m $FLAGS']",
                     "command[2]",
                     f"may take {NAMED} from $FLAGS, unknown before the pod runs: unless it is team/qwen there, ",
-                    "Write --served-model-name=$(MODELPLANE_SERVED_MODEL_NAME) behind it",
+                    "Write --served-model-name=$(MODELPLANE_SERVED_MODEL_NAME) after it",
                 ),
                 (
                     "command: [vllm, serve, m], args: [--seed=1, --config=/a.yaml]",
                     "args[1]",
-                    "reads flags from a file, whose content is not known here: unless it has that name, ",
+                    "reads flags from a file, whose content is unknown: unless it has that name, ",
                     f"Write served-model-name: team/qwen into it, or {NAMED}=$(MODELPLANE_SERVED_MODEL_NAME) here",
                 ),
             )

@@ -15,12 +15,12 @@ import pytest
 import yaml
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api import KINDS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import Model
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.json_schema import json_schema
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.shape import fields_of
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.conversion import ConversionError, canonical
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.load import path_components
 from ansible_collections.modelplane.fleet.tests import editors
 from ansible_collections.modelplane.fleet.tests.generated import generate
+from ansible_collections.modelplane.fleet.tests.generated.json_schema import json_schema
 from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.api.test_parse import models_below
 from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.api.test_totality import (
     DOCUMENTS,

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.servers import flags
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation import serving
 from ansible_collections.modelplane.fleet.tests.written import command_line
 from hypothesis import given
 from hypothesis import strategies as st
@@ -227,9 +228,9 @@ def test_parallelism_that_is_unknown(container: dict[str, Any]) -> None:
     ],
 )
 def test_values_that_no_server_starts_with(container: dict[str, Any], wrong: tuple[str, str, str, str]) -> None:
-    (found,) = flags.wrong_flags(command_line(container))
-    assert (found.value, found.place.partition("[")[0]) == (wrong[1], wrong[3])
-    assert wrong[0] in found.problem
+    (found,) = serving.wrong_flags(command_line(container), "engine")
+    assert (found.value.strip('"'), found.path.partition("[")[0]) == (wrong[1], f"engine.{wrong[3]}")
+    assert wrong[0] in found.message
     assert wrong[2] in found.hint
 
 
@@ -250,7 +251,7 @@ def test_values_that_no_server_starts_with(container: dict[str, Any], wrong: tup
     ],
 )
 def test_values_that_may_be_right(container: dict[str, Any]) -> None:
-    assert list(flags.wrong_flags(command_line(container))) == []
+    assert list(serving.wrong_flags(command_line(container), "engine")) == []
 
 
 VLLM, IMAGE_SGLANG = "docker.io/vllm/vllm-openai", "lmsysorg/sglang"
@@ -277,10 +278,10 @@ VLLM, IMAGE_SGLANG = "docker.io/vllm/vllm-openai", "lmsysorg/sglang"
     ],
 )
 def test_flags_that_a_version_does_not_have(container: dict[str, Any], says: str, hint: str) -> None:
-    (found,) = flags.wrong_flags(command_line(container))
-    assert says in found.problem
+    (found,) = serving.wrong_flags(command_line(container), "engine")
+    assert says in found.message
     assert hint in found.hint
-    assert found.place == "args[0]"
+    assert found.path == "engine.args[0]"
 
 
 @pytest.mark.parametrize(
@@ -307,7 +308,7 @@ def test_flags_that_a_version_does_not_have(container: dict[str, Any], says: str
     ],
 )
 def test_flags_that_a_version_may_have(container: dict[str, Any]) -> None:
-    assert list(flags.wrong_flags(command_line(container))) == []
+    assert list(serving.wrong_flags(command_line(container), "engine")) == []
 
 
 def test_released_flags_have_those_of_every_version() -> None:

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pod_template import Container
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.servers import names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.servers.names import ServedNames
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.servers.command_line import CommandLine
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.servers.flags import ServedNames, served_names
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -26,7 +26,7 @@ def container(fields: dict[str, Any]) -> Container:
 
 
 def served(fields: dict[str, Any]) -> ServedNames | None:
-    return names.served_names(container(fields), OWN)
+    return served_names(CommandLine.of(container(fields), OWN))
 
 
 def env(**values: Any) -> list[dict[str, Any]]:
@@ -190,12 +190,12 @@ def test_a_file_of_flags_may_set_a_name() -> None:
     assert found == ServedNames((), can_be_added=False, in_file=True)
 
 
-@pytest.mark.parametrize(("names", "refused"), [(["a"], 0), (["a", "b"], 2)])
-def test_sglang_takes_one_name(names: list[str], refused: int) -> None:
+@pytest.mark.parametrize(("names", "rejected"), [(["a"], 0), (["a", "b"], 2)])
+def test_sglang_takes_one_name(names: list[str], rejected: int) -> None:
     sglang = ["python3", "-m", "sglang.launch_server", "--served-model-name", *names, "--tp", "2"]
     found = served({"command": sglang})
     assert found is not None
-    assert found.refused == refused
+    assert found.rejected == rejected
     assert served({"command": ["vllm", "serve", "m", "--served-model-name", *names]}) == ServedNames(tuple(names), True)
 
 

@@ -18,7 +18,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.condi
     OWNED,
     READY,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.meanings import MEANINGS
+from ansible_collections.modelplane.fleet.tests.generated.condition_meanings import MEANINGS
 from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.status.test_every_reason import (
     ROWS,
     Row,
@@ -141,7 +141,7 @@ def test_the_conditions_of_the_code_have_meanings(module: str) -> None:
         explained = {(meaning.type, reason.name) for meaning in MEANINGS[kind] for reason in meaning.reasons}
         assert explained - found == set(), "meanings of what is not written"
         # Not each kind can be in all states of Ready.
-        assert found - explained - ready_conditions() == set(), f"{kind}: add these to core/status/meanings.py"
+        assert found - explained - ready_conditions() == set(), f"{kind}: add these to condition_meanings.py"
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: "-".join(row[:4]))

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import JSONSchema, without
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.json_schema import json_schema
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.resource import Resource
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.conversion.deployment import REPLICA_FIELDS
+from ansible_collections.modelplane.fleet.tests.generated.json_schema import json_schema
 
 
 def editor_schema(kind: type[Resource]) -> JSONSchema:
