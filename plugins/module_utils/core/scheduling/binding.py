@@ -11,7 +11,7 @@ together and apart. It changes nothing about pods that run, and nothing where ne
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -23,15 +23,12 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.a
     slow_searches,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.capacity import Demand, PodSet
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.guarding import (
-    guard_claims,
-    is_changed,
-)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.matching import (
     Kind,
     Matcher,
     Vector,
     Way,
+    request_selectors,
     with_kind,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
@@ -98,11 +95,11 @@ def bind(
 ) -> Schedule:
     """Return the schedule with claims and planned nodes that allow kube-scheduler to bind all pods.
 
-    Claims also say if their selectors must test for attributes and capacities that devices of the pool lack.
+    Selectors of claims get tests for attributes and capacities if devices of the pool lack them. A pod that is charged
+    a whole node needs no limited claims. It needs numbers only to avoid slow searches (`allocating.py`) and because of
+    unavailable devices. Raises OverBudgetError.
 
-    `decided` is the schedule for the other arguments. Kept replicas keep their claims and planned nodes. A pod that is
-    charged a whole node needs no limited claims, and numbers only against slow searches (`allocating.py`), but
-    unavailable devices can strand it. Raises OverBudgetError.
+    decided: the schedule for the other arguments. Unchanged replicas keep their claims and planned nodes.
     """
     options = options or Options()
     clusters = list(clusters)
@@ -111,7 +108,8 @@ def bind(
         existing.get((placement.namespace, placement.replica)) if placement.replica else None
         for placement in decided.placements
     ]
-    placements = [_carried(*pair) for pair in zip(decided.placements, before, strict=True)]
+    placements = [_with_current_nodes(*pair) for pair in zip(decided.placements, before, strict=True)]
+    matcher = Matcher("Exact", evaluations or Evaluations(options.selector_budget))
     shares_nodes = options.accounting == "Devices"
     bindable = [
         cluster
@@ -122,37 +120,101 @@ def bind(
         placed = {(placement.namespace, placement.replica) for placement in decided.placements if placement.replica}
         dropped = {(entry.replica.namespace, entry.replica.name) for entry in decided.dropped if not entry.has_devices}
         others = [replica for key, replica in sorted(existing.items()) if key not in placed]
-        numbers = [replica for replica in others if replica.leaves or (replica.namespace, replica.name) in dropped]
-        charged = [replica for replica in others if replica not in numbers]
-        binder = _Binder(options, placements, before, evaluations or Evaluations(options.selector_budget))
+        leaving = [replica for replica in others if replica.leaves or (replica.namespace, replica.name) in dropped]
+        charged = [replica for replica in others if replica not in leaving]
+        binder = _Binder(options, placements, before, matcher)
         for cluster in bindable:
-            binder.bind(cluster, charged, numbers)
+            binder.bind(cluster, charged, leaving)
         placements = binder.placements
         decided = replace(decided, may_strand=tuple(binder.may_strand))
-    guarded = guard_claims(placements, before, clusters, evaluations or Evaluations(options.selector_budget))
+    pools = {(cluster.name, pool.name): pool for cluster in clusters for pool in cluster.pools}
+    guarded = (_with_guards(*pair, pools, matcher) for pair in zip(placements, before, strict=True))
     return replace(decided, placements=tuple(guarded))
 
 
-def _carried(placement: Placement, before: Replica | None) -> Placement:
-    """Return a placement with the planned nodes that its replica has."""
-    if before is None or not any(member.planned_nodes for engine in before.engines for member in engine.members):
-        return placement
-    known = {
-        (engine.name, member.role, member.pool): member.planned_nodes
-        for engine in before.engines
-        for member in engine.members
-    }
-    engines = tuple(
-        replace(
-            engine,
-            members=tuple(
-                replace(member, planned_nodes=known.get((engine.name, member.role, member.pool)))
-                for member in engine.members
-            ),
+def _with_current_nodes(placement: Placement, before: Replica | None) -> Placement:
+    """Return a placement with the planned nodes of its existing replica."""
+
+    def with_nodes(engine: PlacedEngine, member: PlacedMember) -> PlacedMember:
+        current = _current_member(before, engine, member)
+        return (
+            replace(member, planned_nodes=current.planned_nodes) if current and current.pool == member.pool else member
         )
+
+    return _with_members(placement, with_nodes)
+
+
+def _with_guards(
+    placement: Placement, before: Replica | None, pools: Mapping[tuple[str, str], Pool], matcher: Matcher
+) -> Placement:
+    """Return a placement with the claims whose selectors must test for attributes and capacities.
+
+    Other selectors would replace the pods because a claim template is immutable. Therefore, running pods keep their
+    selectors until an edit replaces the pods anyway.
+    """
+
+    def needs_guard(entry: Mapping[str, Any], member: PlacedMember) -> bool:
+        keys = [(placement.cluster, name) for name, __ in member.pods_by_pool]
+        with suppress(SelectorError):
+            return any(matcher.needs_guard(entry, pools[key].devices) for key in keys if key in pools)
+        return False
+
+    def with_guards(engine: PlacedEngine, member: PlacedMember) -> PlacedMember:
+        if _is_changed(placement, before, engine, member):
+            guarded = [entry["name"] for entry in member.device_requests if needs_guard(entry, member)]
+        else:
+            current = _current_member(before, engine, member)
+            guarded = [entry["name"] for entry in current.device_requests if entry.get("guarded")] if current else []
+        requests = (
+            {**entry, "guarded": True} if entry["name"] in guarded else entry for entry in member.device_requests
+        )
+        return replace(member, device_requests=tuple(requests)) if guarded else member
+
+    return _with_members(placement, with_guards)
+
+
+def _with_members(placement: Placement, change: Callable[[PlacedEngine, PlacedMember], PlacedMember]) -> Placement:
+    engines = tuple(
+        replace(engine, members=tuple(change(engine, member) for member in engine.members))
         for engine in placement.engines
     )
-    return replace(placement, engines=engines)
+    return placement if engines == placement.engines else replace(placement, engines=engines)
+
+
+def _current_member(before: Replica | None, engine: PlacedEngine, member: PlacedMember) -> PlacedMember | None:
+    """Return the running member of a placed member, None without a replica or without such a member."""
+    members = (
+        current
+        for current_engine in (before.engines if before else ())
+        if current_engine.name == engine.name
+        for current in current_engine.members
+        if current.role == member.role
+    )
+    return next(members, None)
+
+
+def _is_changed(placement: Placement, before: Replica | None, engine: PlacedEngine, member: PlacedMember) -> bool:
+    """Return whether the pods of a member are new, or an edit replaces them."""
+    if placement.state == "held":
+        return False
+    current = _current_member(before, engine, member)
+    if current is None or before is None or placement.state == "new":
+        return True
+    copies = next(old.copies for old in before.engines if old.name == engine.name)
+    return (current.pool, current.pods, copies, _claimed(current)) != (
+        member.pool,
+        member.pods,
+        engine.copies,
+        _claimed(member),
+    )
+
+
+def _claimed(member: PlacedMember) -> list[tuple[str, str, int, list[str]]]:
+    """Return the claimed requests of a member, without the kinds of device that its claim is limited to."""
+    return [
+        (str(entry["name"]), str(entry["deviceClassName"]), int(entry.get("count", 1)), request_selectors(entry))
+        for entry in member.device_requests
+    ]
 
 
 class _Binder:
@@ -163,12 +225,12 @@ class _Binder:
         options: Options,
         placements: list[Placement],
         before: Sequence[Replica | None],
-        evaluations: Evaluations,
+        matcher: Matcher,
     ) -> None:
         self.placements = placements
         self.may_strand: list[Refusal] = []
         self._before = before
-        self._matcher = Matcher("Exact", evaluations)
+        self._matcher = matcher
         self._work = Work(min(options.search_budget, SEARCH_BUDGET))
         self._shares_nodes = options.accounting == "Devices"
         self._on: dict[str, list[int]] = {}
@@ -205,16 +267,13 @@ class _Binder:
                 self.may_strand.append(Refusal(reason, name, (cluster.name,)))
 
     def _is_open(self, at: int) -> bool:
-        """Return whether a placement has pods that do not exist as it has them."""
-        before = self._before[at]
+        """Return whether pods of a placement are new, or an edit replaces them."""
         placement = self.placements[at]
-        if placement.state == "new" or before is None:
-            return placement.state != "held"
-        return any(self._changed(at, engine, member) for engine in placement.engines for member in engine.members)
-
-    def _changed(self, at: int, engine: PlacedEngine, member: PlacedMember) -> bool:
-        """Return whether the claims of a member are others than those of its running pods."""
-        return is_changed(self.placements[at], self._before[at], engine, member)
+        return any(
+            _is_changed(placement, self._before[at], engine, member)
+            for engine in placement.engines
+            for member in engine.members
+        )
 
     def _parts(
         self, engines: Sequence[PlacedEngine], pools: Mapping[str, Pool], at: int
@@ -224,7 +283,7 @@ class _Binder:
                 if not given.device_requests:
                     continue
                 place = (at, number, position) if at >= 0 else None
-                is_open = at >= 0 and self._changed(at, engine, given)
+                is_open = at >= 0 and _is_changed(self.placements[at], self._before[at], engine, given)
                 spread = is_open and given.shares and self._shares_nodes
                 member = self._set(place, planned_nodes=ANYWHERE) if place and spread else given
                 for name, pods in member.pods_by_pool:

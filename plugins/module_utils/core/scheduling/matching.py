@@ -78,8 +78,6 @@ class Way:
     accepted: tuple[tuple[int, ...], ...]
 
 
-_NO_FAILURES: Mapping[str | None, str] = {}  # pylint: disable=unsupported-binary-operation
-
 # Requests and constraints of a pod, which is all that it asks of its node, and the identity of a pool's devices.
 _Question = tuple[tuple[Request, ...], tuple[Constraint, ...], int]
 
@@ -100,7 +98,8 @@ class Matcher:
         self._resolved: dict[_Question, tuple[Resolution, ...]] = {}
         self._claiming: dict[_Question, tuple[Resolution, ...]] = {}
         self._candidates: dict[tuple[Request, int], tuple[int, ...]] = {}
-        self._failures: dict[tuple[Request, int], Mapping[str | None, str]] = {}
+        self._failing: dict[tuple[Request, int], list[Device]] = {}
+        self._failures: dict[tuple[Request, int], dict[str | None, str]] = {}
         self._observed: dict[tuple[object, int], tuple[Vector, ...]] = {}
         # Keeps the tuples whose id() is a key above from being collected, and their id from being given away again.
         self._alive: dict[int, tuple[Device, ...]] = {}
@@ -147,13 +146,14 @@ class Matcher:
         return (pool for pool in pools if self.resolve(member, pool.devices, claiming=True))
 
     def candidates(self, request: Request, devices: tuple[Device, ...]) -> tuple[int, ...]:
-        """Positions of the devices that satisfy all selectors of a request and hold its model, whatever their count."""
+        """Return the positions of the devices that satisfy all selectors of a request and hold its model, whatever
+        their count."""
         key = (request, id(devices))
-        found = self._candidates.get(key)
-        if found is None:
+        candidates = self._candidates.get(key)
+        if candidates is None:
             self._alive[id(devices)] = devices
             matching = []
-            failing = []
+            failing = self._failing.setdefault(key, [])
             for position, device in enumerate(devices):
                 if device.invalid or image_refusal(request.image, device):
                     continue
@@ -162,18 +162,36 @@ class Matcher:
                     matching.append(position)
                 elif verdict.error and device.claim == "DRA":
                     failing.append(device)
-            # The device that a request matches may be alone in its DeviceClass.
-            failing = [each for each in failing if any(_same_class(each, devices[at]) for at in matching)]
-            if failing:
-                self._failures[key] = self._remaining_failures(request, failing)
-            found = self._candidates[key] = holding(request.memory, devices, tuple(matching))
-        return found
+            candidates = self._candidates[key] = holding(request.memory, devices, tuple(matching))
+        return candidates
 
     def failures(self, request: Request, devices: tuple[Device, ...]) -> Mapping[str | None, str]:
         """Return the DeviceClasses through which no claim of a request can be allocated, with the reason: a selector
-        fails on one of their devices, and not only for lack of an attribute or a capacity."""
+        fails on one of their devices even if it tests for attributes and capacities."""
+        key = (request, id(devices))
+        failures = self._failures.get(key)
+        if failures is None:
+            failures = self._failures[key] = {}
+            classes = {devices[position].device_class_name for position in self.candidates(request, devices)}
+            # A DeviceClass without a candidate is not claimed.
+            failing = [device for device in self._failing[key] if device.device_class_name in classes]
+            selectors = [guarded(text) for text in request.selectors] if failing else []
+            for device in failing:
+                failure = self._evaluations.failure(selectors, device)
+                if failure:
+                    reason = f"device {device.name}: {failure[1]} in `{failure[0]}`"
+                    failures.setdefault(device.device_class_name, reason)
+        return failures
+
+    def needs_guard(self, claimed: Mapping[str, Any], devices: tuple[Device, ...]) -> bool:
+        """Return whether a selector of a claim fails on a device that kube-scheduler might evaluate: a device of the
+        DeviceClass or of the same driver, because DeviceClasses can overlap. Raises SelectorError."""
+        device_class, request = _claimed_request(claimed)
         self.candidates(request, devices)
-        return self._failures.get((request, id(devices)), _NO_FAILURES)
+        drivers = {
+            device.driver for device in devices if device.claim == "DRA" and device.device_class_name == device_class
+        }
+        return any(device.driver in drivers for device in self._failing[request, id(devices)])
 
     def _first_false(self, request: Request, device: Device) -> Verdict | None:
         """Return the verdict of the first selector that a device does not satisfy; None when it satisfies all."""
@@ -182,16 +200,6 @@ class Matcher:
             if not verdict.match:
                 return verdict
         return None
-
-    def _remaining_failures(self, request: Request, devices: Iterable[Device]) -> Mapping[str | None, str]:
-        """Return the failures of selectors that test for the values that they read, by DeviceClass."""
-        found: dict[str | None, str] = {}
-        selectors = [guarded(text) for text in request.selectors]
-        for device in devices:
-            failure = self._evaluations.failure(selectors, device)
-            if failure:
-                found.setdefault(device.device_class_name, f"device {device.name}: {failure[1]} in `{failure[0]}`")
-        return found
 
     def observed(
         self,
@@ -394,10 +402,6 @@ class _Node:
             if positions and sum(count for __, count in covered) > 1:
                 found.append((constraint.match_attribute, positions))
         return found
-
-
-def _same_class(device: Device, other: Device) -> bool:
-    return other.claim == "DRA" and device.device_class_name == other.device_class_name
 
 
 def published(device: Device, constraint: Constraint) -> tuple[str, str] | None:
