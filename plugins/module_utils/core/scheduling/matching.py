@@ -286,7 +286,7 @@ class Matcher:
         vectors: dict[tuple[str | None, ...], dict[Vector, None]] = {}
         unpublished: dict[tuple[str | None, ...], dict[str, None]] = {}
         for assignment in assignments:
-            if node.oversized(assignment):
+            if node.is_oversized(assignment):
                 continue
             classes = tuple(
                 devices[position].device_class_name or "" if devices[position].claim == "DRA" else None
@@ -363,16 +363,14 @@ class _Node:
             if number in self._of[request] and self.devices[earlier].claim == "DRA"
         )
 
-    def oversized(self, assignment: tuple[int, ...]) -> list[str]:
-        """Return the names of claimed requests that constraints join although no claim can have so many devices."""
-        if not self._constraints:
-            return []
+    def is_oversized(self, assignment: tuple[int, ...]) -> bool:
+        """Return whether constraints join more claimed devices than one claim can have."""
         claimed = [
             (request.name, request.count)
             for request, position in zip(self.requests, assignment, strict=True)
             if self.devices[position].claim == "DRA"
         ]
-        return [claimed[at][0] for at in oversized(claimed, [each.requests for each in self._constraints])]
+        return bool(oversized(claimed, [constraint.requests for constraint in self._constraints]))
 
     def vector(self, assignment: tuple[int, ...]) -> Vector:
         """Return what a node is charged, by device."""
