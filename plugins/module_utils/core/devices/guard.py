@@ -58,9 +58,9 @@ class _Guard:
         self._source = source
 
     def text(self, node: Node, tests: set[str], *, desired: bool = True) -> str:
-        """Return an expression that is true if a part has the desired value, otherwise false.
+        """Return an expression that is true if a node has the desired value, otherwise false.
 
-        tests: tests that are true when the part is evaluated. The tests of the part are added to them.
+        tests: tests that are true when the node is evaluated. The tests of the node are added.
         """
         if isinstance(node, Logic) and (node.operator == "&&") == desired:
             return " && ".join([self.text(term, tests, desired=desired) for term in node.terms])
@@ -79,11 +79,11 @@ class _Guard:
 
 def _tests(comparison: Node, source: str) -> Iterator[str]:
     """Yield the tests for the values that a comparison reads in any case."""
-    parts = walk(comparison)
-    if not any(is_conditional(part) and not _is_loop_over_literal(part) for part in parts):
-        for part in parts:
-            if value_access(part):
-                yield from _access_test(part, source)
+    nodes = walk(comparison)
+    if not any(is_conditional(node) and not _is_loop_over_literal(node) for node in nodes):
+        for node in nodes:
+            if value_access(node):
+                yield from _access_test(node, source)
 
 
 def _is_loop_over_literal(node: Node) -> bool:
@@ -91,7 +91,7 @@ def _is_loop_over_literal(node: Node) -> bool:
 
 
 def _access_test(node: Node, source: str) -> Iterator[str]:
-    """Yield the test for the value that a part reads or tests for."""
+    """Yield the test for the value that a node reads or tests for."""
     if isinstance(node, Select) and not node.optional:
         yield f"{json.dumps(node.field)} in {source[node.operand.start : node.operand.end]}"
     elif isinstance(node, Call) and node.function in ("_[_]", "@in"):

@@ -48,9 +48,9 @@ def joined_requests(names: Sequence[str], constraints: Iterable[Sequence[str]]) 
     some of them and to a request of another constraint."""
     groups: list[list[int]] = []
     for covered_names in constraints:
-        group = {at for at, name in enumerate(names) if not covered_names or name in covered_names}
-        overlapping = [other for other in groups if group.intersection(other)]
-        groups = [other for other in groups if other not in overlapping]
+        group = {position for position, name in enumerate(names) if not covered_names or name in covered_names}
+        overlapping = [earlier_group for earlier_group in groups if group.intersection(earlier_group)]
+        groups = [earlier_group for earlier_group in groups if earlier_group not in overlapping]
         if group:
             groups.append(sorted(group.union(*overlapping)))
     return sorted(groups)
@@ -59,7 +59,7 @@ def joined_requests(names: Sequence[str], constraints: Iterable[Sequence[str]]) 
 def oversized(requests: Counts, constraints: Constraints) -> list[int]:
     """Return the positions of joined requests that need more devices than a claim can have, empty without any."""
     for group in joined_requests([name for name, __ in requests], constraints):
-        if sum(requests[at][1] for at in group) > MAX_RESULTS:
+        if sum(requests[position][1] for position in group) > MAX_RESULTS:
             return group
     return []
 
@@ -71,12 +71,11 @@ def split(requests: Counts, constraints: Constraints) -> list[list[Part]]:
     order. Only a request for more devices than a claim can have is divided.
     """
     if sum(count for __, count in requests) <= MAX_RESULTS:
-        return [[Part(at, count) for at, (__, count) in enumerate(requests)]]
+        return [[Part(position, count) for position, (__, count) in enumerate(requests)]]
     claims: list[list[Part]] = []
     for parts in _inseparable_parts(requests, constraints):
-        needed = sum(part.devices for part in parts)
-        with_room = (claim for claim in claims if sum(part.devices for part in claim) + needed <= MAX_RESULTS)
-        claim = next(with_room, None)
+        claims_with_room = (claim for claim in claims if sum(part.devices for part in (*claim, *parts)) <= MAX_RESULTS)
+        claim = next(claims_with_room, None)
         if claim is None:
             claims.append(parts)
         else:
@@ -86,10 +85,10 @@ def split(requests: Counts, constraints: Constraints) -> list[list[Part]]:
 
 def _inseparable_parts(requests: Counts, constraints: Constraints) -> Iterator[list[Part]]:
     groups = joined_requests([name for name, __ in requests], constraints)
-    for at, (__, count) in enumerate(requests):
-        group = next((group for group in groups if at in group), None)
+    for position, (__, count) in enumerate(requests):
+        group = next((group for group in groups if position in group), None)
         if group is None:
             for start in range(0, count, MAX_RESULTS):
-                yield [Part(at, min(count - start, MAX_RESULTS))]
-        elif group[0] == at:
+                yield [Part(position, min(count - start, MAX_RESULTS))]
+        elif group[0] == position:
             yield [Part(member, requests[member][1]) for member in group]

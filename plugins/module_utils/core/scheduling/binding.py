@@ -1,11 +1,11 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Placements that clusters can bind as they are planned, in whatever order their pods come.
+"""Claims and planned nodes with which kube-scheduler binds all pods of a plan, in any order.
 
-A plan promises that some packing of all pods onto the nodes of a pool exists. The cluster's own scheduler takes any
-node with room and any device that a claim accepts, so it may end in another packing, in which a pod finds no place.
-`bind` limits claims to the planned kind of device, and gives pods numbers of planned nodes by which they are kept
-together and apart. It changes nothing about pods that run, and nothing where neither is needed.
+A plan has a packing of all pods onto the nodes of a pool. kube-scheduler uses any node with free capacity and any
+device that a claim accepts. Therefore, it might end in another packing, in which a pod is unschedulable. `bind` limits
+claims to the planned kind of device, and adds numbers of planned nodes that keep pods together and apart. Running pods
+do not change, nor do pods that need neither.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.s
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.stranding import Pods, may_strand
 
 SEARCH_BUDGET = 50_000
-"""Steps that all searches for planned nodes of a plan may cost. Usual ones take a few for each pod."""
+"""Maximum steps of all searches for planned nodes of a plan. A usual search takes a few steps for each pod."""
 
 _MAY_STRAND = (
     "its pods fit on its nodes, but kube-scheduler might place the pods in an order that makes a pod unschedulable. "
@@ -69,12 +69,12 @@ _UNAVAILABLE = ("", 0, 0)
 
 Nodes = PlannedNodes | None  # pylint: disable=unsupported-binary-operation
 Place = tuple[int, int, int]
-"""Of a placed member: the positions of its placement, engine and member."""
+"""Positions of the placement, the engine and the member of a placed member."""
 
 
 @dataclass(frozen=True)
 class _Part:
-    """The pods of a member on one pool. `open`: they do not exist yet, or an edit replaces them."""
+    """The pods of a member on one pool. `open`: the pods are new, or an edit replaces them."""
 
     engine: tuple[str, int, int]
     place: Place | None
@@ -218,7 +218,7 @@ def _claimed(member: PlacedMember) -> list[tuple[str, str, int, list[str]]]:
 
 
 class _Binder:
-    """The placements of a schedule, which get claims and planned nodes pool by pool."""
+    """Sets the claims and planned nodes of the placements of a schedule, pool by pool."""
 
     def __init__(
         self,
@@ -238,7 +238,11 @@ class _Binder:
             self._on.setdefault(placement.cluster, []).append(at)
 
     def bind(self, cluster: Cluster, others: Iterable[Replica], leaving: Iterable[Replica]) -> None:
-        """Bind what is new on a cluster. `others` are further replicas, `leaving` those that go."""
+        """Set the claims and planned nodes of new pods on a cluster.
+
+        others: replicas without a placement that use devices.
+        leaving: replicas that are removed.
+        """
         placed = self._on.get(cluster.name, [])
         if not any(self._is_open(at) for at in placed):
             return
@@ -260,9 +264,9 @@ class _Binder:
         # New pods with the same number would wait for the same nodes.
         unusable = [*stranded, *(replica for replica in leaving if replica.cluster == cluster.name)]
         taken = _numbers(engine for replica in unusable for engine in replica.engines)
-        for name, found in sorted(parts.items()):
-            is_open = any(part.open for part in found)
-            reason = self._bind_pool(pools[name], found, taken.get(name, set())) if is_open else ""
+        for name, pool_parts in sorted(parts.items()):
+            is_open = any(part.open for part in pool_parts)
+            reason = self._bind_pool(pools[name], pool_parts, taken.get(name, set())) if is_open else ""
             if reason:
                 self.may_strand.append(Refusal(reason, name, (cluster.name,)))
 
@@ -279,13 +283,13 @@ class _Binder:
         self, engines: Sequence[PlacedEngine], pools: Mapping[str, Pool], at: int
     ) -> Iterator[tuple[str, _Part]]:
         for number, engine in enumerate(engines):
-            for position, given in enumerate(engine.members):
-                if not given.device_requests:
+            for position, placed_member in enumerate(engine.members):
+                if not placed_member.device_requests:
                     continue
                 place = (at, number, position) if at >= 0 else None
-                is_open = at >= 0 and _is_changed(self.placements[at], self._before[at], engine, given)
-                spread = is_open and given.shares and self._shares_nodes
-                member = self._set(place, planned_nodes=ANYWHERE) if place and spread else given
+                is_open = at >= 0 and _is_changed(self.placements[at], self._before[at], engine, placed_member)
+                is_spread = is_open and placed_member.shares and self._shares_nodes
+                member = self._set(place, planned_nodes=ANYWHERE) if place and is_spread else placed_member
                 for name, pods in member.pods_by_pool:
                     if name not in pools:
                         continue
@@ -297,20 +301,21 @@ class _Binder:
                         yield name, replace(part, at_most=_at_most(engine, member, pools[name]))
 
     def _bind_pool(self, pool: Pool, parts: list[_Part], taken: set[int]) -> str:
-        """Return why a pod might find no node in some order; empty if each pod finds one."""
+        """Return why a pod might be unschedulable in some order. Empty if each pod finds a node."""
         node = pool.claimable
         if not self._shares_nodes:
             pods = self._pods(pool, parts)
             if pool.partly_unavailable and may_strand(node, pool.open_nodes, pods):
                 return _MAY_STRAND
             current = [part.member.planned_nodes for part in parts]
-            return self._separate(node, parts, pods, current, {at for at, each in enumerate(pods) if each.slow}, taken)
+            slow = {position for position, part_pods in enumerate(pods) if part_pods.slow}
+            return self._separate(node, parts, pods, current, slow, taken)
         before = list(self.placements)
         narrowed = self._narrow(pool, node, parts) if sum(map(bool, node)) > 1 else parts
         reason = self._number(pool, node, narrowed, taken)
         if not reason:
             return ""
-        # Pods that take any kind may do where those limited to one cannot be steered.
+        # Planned nodes might exist for pods that use any kind of device, but not for pods that use one kind.
         after, self.placements = self.placements, before
         if narrowed != parts and not self._number(pool, node, parts, taken):
             return ""
@@ -320,10 +325,10 @@ class _Binder:
     # Kinds of device
 
     def _narrow(self, pool: Pool, node: Vector, parts: list[_Part]) -> list[_Part]:
-        """Limit claims to one kind of device where others of the pool could serve them too.
+        """Limit claims to one kind of device if other kinds of the pool could also serve them.
 
-        Each in turn takes the first kind with which the rest can still be packed. A member whose pods need several
-        kinds to fit, and one that is spread over pools, claim what the deployment accepts.
+        Each claim in turn has the first kind with which all pods can still be packed. Members that need several kinds
+        to fit and members that are spread over pools claim all kinds that the deployment accepts.
         """
         parts = list(parts)
         for at, part in enumerate(parts):
@@ -361,34 +366,39 @@ class _Binder:
 
     def _number(self, pool: Pool, node: Vector, parts: Sequence[_Part], taken: set[int]) -> str:
         pods = self._pods(pool, parts)
-        numbered = any(part.member.planned_nodes and not part.open for part in parts)
+        has_numbers = any(part.member.planned_nodes and not part.open for part in parts)
         strands = may_strand(node, pool.open_nodes, pods)
-        whole = {at for at, each in enumerate(pods) if each.slow and each.vectors == (node,)}
-        if numbered or strands or any(each.slow for at, each in enumerate(pods) if at not in whole):
+        slow = {position for position, part_pods in enumerate(pods) if part_pods.slow}
+        slow_on_whole_node = {position for position in slow if pods[position].vectors == (node,)}
+        if has_numbers or strands or slow - slow_on_whole_node:
             planned = plan_pool(node, pool.open_nodes, pods, taken, self._work)
             if planned is not None:
                 return self._plan(node, parts, pods, planned)
-        current = [ANYWHERE if numbered and part.open else part.member.planned_nodes for part in parts]
-        # A pod that takes a whole node loses no node by a number.
-        reason = self._separate(node, parts, pods, current, whole, taken)
-        return _MAY_STRAND if numbered or strands else reason
+        current = [ANYWHERE if has_numbers and part.open else part.member.planned_nodes for part in parts]
+        # A number excludes no node that a pod of a whole node could use.
+        reason = self._separate(node, parts, pods, current, slow_on_whole_node, taken)
+        return _MAY_STRAND if has_numbers or strands else reason
 
     def _pods(self, pool: Pool, parts: Sequence[_Part]) -> list[Pods]:
-        """Return the pods of all parts and the unavailable devices of the pool, with slow searches if all go
-        anywhere."""
+        """Return the pods of all parts and the unavailable devices of the pool. Searches are slow if they might be slow
+        without planned nodes."""
         pods = _pods(pool, parts)
         if sum(pool.claimable) <= FEW_DEVICES:
             return pods
-        for at, part in enumerate(parts):
+        for position, part in enumerate(parts):
             requests = part.member.device_requests
-            # The selectors of running pods might be invalid: then the pods use the devices that they are charged.
+            # Pods with invalid selectors, which only running pods can have, use the devices that they are charged.
             with suppress(SelectorError):
                 accepted = map(frozenset, self._matcher.accepted(requests, pool.devices))
                 counts = [int(entry.get("count", 1)) for entry in requests]
-                pods[at] = replace(pods[at], requests=tuple(zip(counts, accepted, strict=True)))
-        slow = slow_searches(pool.claimable, pods, [None if each.open else each.planned for each in pods])
-        # Pods that are spread over pools get no numbers.
-        return [replace(each, slow=at in slow and not each.at_most) for at, each in enumerate(pods)]
+                pods[position] = replace(pods[position], requests=tuple(zip(counts, accepted, strict=True)))
+        planned = [None if part_pods.open else part_pods.planned for part_pods in pods]
+        slow = slow_searches(pool.claimable, pods, planned)
+        # Pods that are spread over pools have no numbers.
+        return [
+            replace(part_pods, slow=position in slow and not part_pods.at_most)
+            for position, part_pods in enumerate(pods)
+        ]
 
     def _separate(
         self,
@@ -399,22 +409,23 @@ class _Binder:
         chosen: Collection[int],
         taken: set[int],
     ) -> str:
-        """Plan nodes as given, but nodes of their own for the chosen pods. Return a reason if searches remain slow."""
+        """Set planned nodes, with separate nodes for the pods at the chosen positions. Return a reason if searches
+        remain slow."""
         separate = list(planned)
-        used = taken.union(*(each.planned.numbers for each in pods if each.planned))
-        for at in sorted(chosen):
-            number = next(number for number in range(1, len(used) + 2) if number not in used)
+        used = taken.union(*(part_pods.planned.numbers for part_pods in pods if part_pods.planned))
+        for position in sorted(chosen):
+            number = min(set(range(1, len(used) + 2)) - used)
             used.add(number)
-            separate[at] = PlannedNodes((number,), "OnePerNode")
+            separate[position] = PlannedNodes((number,), "OnePerNode")
         return self._plan(node, parts, pods, separate)
 
     def _plan(self, node: Vector, parts: Sequence[_Part], pods: Sequence[Pods], planned: Sequence[Nodes]) -> str:
         """Set planned nodes of open pods. Return a reason if searches remain slow."""
-        result = [each.planned for each in pods]
-        for at, part in enumerate(parts):
+        result = [part_pods.planned for part_pods in pods]
+        for position, part in enumerate(parts):
             if part.open and part.place is not None and not part.member.shares:
-                result[at] = planned[at]
-                self._set(part.place, planned_nodes=planned[at])
+                result[position] = planned[position]
+                self._set(part.place, planned_nodes=planned[position])
         return _MAY_TIME_OUT if slow_searches(node, pods, result) else ""
 
     def _set(self, place: Place, **changes: Any) -> PlacedMember:
@@ -452,9 +463,10 @@ def _pods(pool: Pool, parts: Iterable[_Part]) -> list[Pods]:
 
 
 def _at_most(engine: PlacedEngine, member: PlacedMember, pool: Pool) -> int:
-    """Return how many pods of a copy of a member that is spread over pools may come to this one; 0 for other members.
+    """Return the maximum number of pods on a pool in a copy of a member that is spread over pools. 0 for other members.
 
-    Its workers wait for their leader, and no pool has `skew` of them more than another (`core/compose/sharing.py`).
+    Workers wait for their leader, and the numbers of workers on two pools differ by at most `skew`
+    (`core/compose/sharing.py`).
     """
     if not member.shares:
         return 0

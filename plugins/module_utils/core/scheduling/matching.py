@@ -22,7 +22,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.guar
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.limits import oversized
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.selector import (
     SelectorError,
-    Verdict,
     compile_selector,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.image_needs import image_refusal
@@ -107,17 +106,17 @@ class Matcher:
     def resolve(
         self, member: Member, devices: tuple[Device, ...], *, claiming: bool = False, running: bool = False
     ) -> tuple[Resolution, ...]:
-        """Every distinct resolution, the one that a first-fit choice gives first; empty when there is none.
+        """Return all distinct resolutions, the first-fit resolution first.
 
-        `claiming`: only those that claim at least one device. `running`: also those of which a selector fails on a
-        device, because pods that have a node need no other one.
+        claiming: only resolutions that claim at least one device.
+        running: also resolutions with a selector that fails on a device, because running pods keep their nodes.
         """
-        found = self._all(member, devices, claiming=claiming)
-        if running or not found or not any(self.failures(request, devices) for request in member.requests):
-            return found
+        resolutions = self._all(member, devices, claiming=claiming)
+        if running or not resolutions or not any(self.failures(request, devices) for request in member.requests):
+            return resolutions
         return tuple(
             resolution
-            for resolution in found
+            for resolution in resolutions
             if not any(
                 name in self.failures(request, devices)
                 for request, name in zip(member.requests, resolution.device_classes, strict=True)
@@ -126,20 +125,22 @@ class Matcher:
 
     def _all(self, member: Member, devices: tuple[Device, ...], *, claiming: bool) -> tuple[Resolution, ...]:
         key = (member.requests, member.constraints, id(devices))
-        known = self._claiming if claiming else self._resolved
-        found = known.get(key)
-        if found is None:
+        cache = self._claiming if claiming else self._resolved
+        resolutions = cache.get(key)
+        if resolutions is None:
             self._alive[id(devices)] = devices
             if claiming:
-                found = tuple(each for each in self._all(member, devices, claiming=False) if each.claims)
+                resolutions = tuple(
+                    resolution for resolution in self._all(member, devices, claiming=False) if resolution.claims
+                )
             else:
-                found, complete = self._resolve(member.requests, member.constraints, devices)
-                if not complete:
+                resolutions, is_complete = self._resolve(member.requests, member.constraints, devices)
+                if not is_complete:
                     self._limited.add(key)
-            known[key] = found
+            cache[key] = resolutions
         if key in self._limited:
             self.work.undecided += 1
-        return found
+        return resolutions
 
     def claimable(self, member: Member, pools: Sequence[Pool]) -> Iterator[Pool]:
         """Those of the pools on which a pod of the member would claim a device."""
@@ -157,10 +158,10 @@ class Matcher:
             for position, device in enumerate(devices):
                 if device.invalid or image_refusal(request.image, device):
                     continue
-                verdict = self._first_false(request, device)
-                if verdict is None:
+                mismatch = self._evaluations.first_mismatch(request.selectors, device)
+                if mismatch is None:
                     matching.append(position)
-                elif verdict.error and device.claim == "DRA":
+                elif mismatch[1].error and device.claim == "DRA":
                     failing.append(device)
             candidates = self._candidates[key] = holding(request.memory, devices, tuple(matching))
         return candidates
@@ -177,9 +178,9 @@ class Matcher:
             failing = [device for device in self._failing[key] if device.device_class_name in classes]
             selectors = [guarded(text) for text in request.selectors] if failing else []
             for device in failing:
-                failure = self._evaluations.failure(selectors, device)
-                if failure:
-                    reason = f"device {device.name}: {failure[1]} in `{failure[0]}`"
+                mismatch = self._evaluations.first_mismatch(selectors, device)
+                if mismatch and mismatch[1].error:
+                    reason = f"device {device.name}: {mismatch[1].error} in `{mismatch[0]}`"
                     failures.setdefault(device.device_class_name, reason)
         return failures
 
@@ -192,14 +193,6 @@ class Matcher:
             device.driver for device in devices if device.claim == "DRA" and device.device_class_name == device_class
         }
         return any(device.driver in drivers for device in self._failing[request, id(devices)])
-
-    def _first_false(self, request: Request, device: Device) -> Verdict | None:
-        """Return the verdict of the first selector that a device does not satisfy; None when it satisfies all."""
-        for text in request.selectors:
-            verdict = self._evaluations.verdict(text, device)
-            if not verdict.match:
-                return verdict
-        return None
 
     def observed(
         self,

@@ -63,7 +63,7 @@ class _Value:
 
 
 _Estimate = tuple[int, _Value]
-"""Cost of a part of an expression, and the size of its value."""
+"""Cost of a node, and the size of its value."""
 _UNKNOWN = _Value()
 _ONE = _Value(1)
 _SCALARS = frozenset(("bool", "double", "duration", "int", "timestamp", "uint"))
@@ -140,7 +140,7 @@ class _Estimator:
         self._variables: dict[str, _Value] = {}
 
     def visit(self, node: Node) -> int:
-        """Return the cost of a part, and record the size of its value."""
+        """Return the cost of a node, and record the size of its value."""
         cost, value = _VISITS[type(node)](self, node)
         kind = self._types.get(node, t.DYN)
         while t.is_optional(kind):
@@ -227,8 +227,8 @@ class _Estimator:
     def _call(self, node: Call) -> _Estimate:
         name = self._functions.get(node, node.function).removeprefix(".")
         nodes = node.args if node.target is None or node in self._functions else [node.target, *node.args]
-        costs = [self.visit(part) for part in nodes]
-        values = [self._values[part] for part in nodes]
+        costs = [self.visit(argument) for argument in nodes]
+        values = [self._values[argument] for argument in nodes]
         if name == "_?_:_":
             return costs[0] + max(costs[1:]), _larger(*values[1:])
         cost, result = self._function(node, name, nodes, values)
@@ -269,12 +269,15 @@ def _number(node: Node, default: int) -> int:
     return node.value if isinstance(node, Literal) and isinstance(node.value, int) else default
 
 
-def _larger(one: _Value, other: _Value) -> _Value:
-    key, entry = (
-        _Value(max(left.size, right.size)) if left and right else None
-        for left, right in ((one.key, other.key), (one.entry, other.entry))
-    )
-    return _Value(max(one.size, other.size), key, entry)
+def _larger(*values: _Value) -> _Value:
+    """Return a value that is at least as large as each of the values."""
+    keys, entries = [value.key for value in values], [value.entry for value in values]
+    return _Value(max(value.size for value in values), _largest_known(keys), _largest_known(entries))
+
+
+def _largest_known(values: Sequence[_Value | None]) -> _Value | None:
+    sizes = [value.size for value in values if value]
+    return _Value(max(sizes)) if len(sizes) == len(values) else None
 
 
 _VISITS: dict[type, Callable[[_Estimator, Any], _Estimate]] = {
