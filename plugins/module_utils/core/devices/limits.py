@@ -67,7 +67,7 @@ def oversized(requests: Counts, constraints: Constraints) -> list[int]:
 def split(requests: Counts, constraints: Constraints) -> list[list[Part]]:
     """Return the claims of a pod. No claim has more devices than Kubernetes allows, unless a constraint joins them.
 
-    A pod within the limit has one claim. Otherwise, each claim has the next requests for which it has room, in their
+    A pod within the limit has one claim. Otherwise, each claim has the next requests that still fit, in their
     order. Only a request for more devices than a claim can have is divided.
     """
     if sum(count for __, count in requests) <= MAX_RESULTS:

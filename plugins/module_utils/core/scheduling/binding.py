@@ -1,9 +1,9 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Claims and planned nodes with which kube-scheduler binds all pods of a plan, in any order.
+"""Claims and planned nodes that allow kube-scheduler to bind all pods of a plan, in any order.
 
 A plan has a packing of all pods onto the nodes of a pool. kube-scheduler uses any node with free capacity and any
-device that a claim accepts. Therefore, it might end in another packing, in which a pod is unschedulable. `bind` limits
+device that a claim accepts. Therefore, it might end in a packing that makes a pod unschedulable. `bind` limits
 claims to the planned kind of device, and adds numbers of planned nodes that keep pods together and apart. Running pods
 do not change, nor do pods that need neither.
 """
@@ -327,7 +327,7 @@ class _Binder:
     def _narrow(self, pool: Pool, node: Vector, parts: list[_Part]) -> list[_Part]:
         """Limit claims to one kind of device if other kinds of the pool could also serve them.
 
-        Each claim in turn has the first kind with which all pods can still be packed. Members that need several kinds
+        Each claim in turn has the first kind that still allows to pack all pods. Members that need several kinds
         to fit and members that are spread over pools claim all kinds that the deployment accepts.
         """
         parts = list(parts)

@@ -92,6 +92,6 @@ def _qualified_name(name: str, path: str) -> Iterator[Problem]:
     if not has_valid_domain or len(identifier) > MAX_ID or not _IDENTIFIER.fullmatch(identifier):
         hint = (
             f"Write domain/name: a DNS subdomain of at most {MAX_DOMAIN} characters, and at most {MAX_ID} letters, "
-            "digits and _, of which the first is not a digit"
+            "digits and _ that do not begin with a digit"
         )
         yield Problem("is not a name of an attribute or a capacity in Kubernetes", path, short(name), hint)

@@ -1,8 +1,8 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Cost that the API server estimates for a selector, by which it accepts or rejects the selector.
+"""Estimate of the cost of a selector. The API server rejects a selector if its estimate is too high.
 
-The rules are those of cel-go's `checker/cost.go`, of k8s.io/apiserver/pkg/cel/library/cost.go, and of the sizes in
+The rules are from cel-go (`checker/cost.go`), from k8s.io/apiserver/pkg/cel/library/cost.go, and from the sizes in
 k8s.io/dynamic-resource-allocation/cel/compile.go. Functions that device selectors rarely call, such as functions of
 network addresses and sorted lists, have a lower estimate. Therefore, a selector that the API server accepts is never
 rejected here.
