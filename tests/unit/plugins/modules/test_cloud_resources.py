@@ -600,7 +600,7 @@ def test_a_federated_identity(cluster: Cluster) -> None:
     assert (result["failed"], result.get("msg")) == (False, None)
     result = cluster.run(check=True, credentials_file=cluster.gcp.federation_file(impersonate=False))
     assert "principal://iam.googleapis.com" in result["msg"]
-    assert "Give the identity that runs this the right named in the message" in result["msg"]
+    assert "Grant the identity of this run the permission in the message" in result["msg"]
 
 
 def test_a_federated_token_that_has_ended(cluster: Cluster) -> None:
