@@ -139,8 +139,8 @@ def _gateway(gateway: api.InferenceGateway) -> Object:
 def _callers(gateway: api.InferenceGateway) -> Iterable[Object]:
     """Yield the policies that authenticate clients, and write their names into headers.
 
-    Envoy cannot accept API keys and tokens on one listener, so clients with tokens have a separate listener. Without its
-    own policy, the policy of the whole Gateway would apply to that listener and reject tokens."""
+    Envoy cannot accept API keys and tokens on one listener, so clients with tokens have a separate listener. Without
+    its own policy, the policy of the whole Gateway would apply to that listener and reject tokens."""
     auth = gateway.spec.auth
     if auth and auth.api_key:
         target = {"targetRefs": parts.gateway_target(NAME)}
