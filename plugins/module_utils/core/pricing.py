@@ -10,7 +10,7 @@ What is not known has no price, which is never the same as a price of zero. Amou
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from decimal import Decimal
@@ -346,7 +346,9 @@ def future_classes(resources: Iterable[api.Resource], today: date) -> Iterator[P
 
 def future_entries(catalogue: Catalogue | None, file: str, today: date) -> Iterator[Problem]:
     """Yield warnings of prices of a catalogue that are of a day that is still to come."""
-    lists = {"prices": catalogue.prices, "models": catalogue.models or ()} if catalogue else {}
+    lists: dict[str, Sequence[PriceEntry | ModelPrice]] = {}
+    if catalogue:
+        lists = {"prices": catalogue.prices, "models": catalogue.models or ()}
     for field, entries in lists.items():
         for index, entry in enumerate(entries):
             if _is_ahead(entry.as_of, today):

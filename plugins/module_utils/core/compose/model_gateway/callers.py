@@ -202,12 +202,12 @@ def _rule_of_selected(policy: api.CallerPolicy) -> str:
     return f"{policy.name}/selected-{sha256(labels.encode()).hexdigest()[:_SELECTOR_DIGITS]}"
 
 
-def selected_callers(value: Object, policy: api.CallerPolicy) -> list[str]:
+def selected_callers(observed: Object, policy: api.CallerPolicy) -> list[str]:
     """Return the clients that a composed object authorizes because `callerSelector` selected them."""
-    if identity(value)[1] != "SecurityPolicy":
+    if identity(observed)[1] != "SecurityPolicy":
         return []
     name = _rule_of_selected(policy)
-    rules = entries(value, "spec", "authorization", "rules")
+    rules = entries(observed, "spec", "authorization", "rules")
     selected_rules = [rule for rule in rules if f"{text(rule, 'name')}/".startswith(f"{name}/")]
     headers = [header for rule in selected_rules for header in entries(rule, "principal", "headers")]
     return sorted({caller_of(entry) for header in headers for entry in header.get("values") or ()})
