@@ -387,7 +387,7 @@ def test_operations_that_fail(cluster: Cluster, kind: str, key: str) -> None:
     result = cluster.run()
     assert result["failed"]
     assert "Quota 'NVIDIA_L4_GPUS' exceeded" in result["msg"]
-    assert "ask for a higher quota" in result["msg"]
+    assert "request a higher quota" in result["msg"]
     assert key in result["diff"]["after"]
     assert cluster.converge() == 0
     assert not cluster.install()["changed"]
