@@ -414,7 +414,7 @@ def test_a_pool_without_machines_does_not_stop_the_others(cluster: Cluster) -> N
     result = cluster.run()
     assert result["failed"]
     assert "create node pool first failed" in result["msg"]
-    assert "take another machine type" in result["msg"]
+    assert "use another machine type" in result["msg"]
     assert cluster.live("pool-second")["status"] == "RUNNING"
     assert cluster.live("pool-first")["status"] == "ERROR"
     checked = cluster.run(check=True)
@@ -437,7 +437,7 @@ def test_a_pool_that_works_in_part_stays_and_is_reported(cluster: Cluster) -> No
     assert "clusters.nodePools.delete" not in cluster.did()
     (warning,) = result["warnings"]
     assert warning.startswith("node pool gpu-l4 is RUNNING_WITH_ERROR: RESOURCE_EXHAUSTED: [GCE_STOCKOUT]")
-    assert "take another machine type" in warning
+    assert "use another machine type" in warning
     assert not cluster.install()["changed"]
 
 
