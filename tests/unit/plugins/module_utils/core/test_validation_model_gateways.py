@@ -664,7 +664,7 @@ def test_engines_that_report_no_tokens_of_streams(fields: str, policy: str, plac
     assert problem.severity == "warning"
     assert problem.path == f"{CONTAINER}.{place}"
     assert "budgets of CallerPolicy acme do not count them" in problem.message
-    assert problem.hint == f"Add {flag}, which replaces the pods, or put a budget of requests beside"
+    assert problem.hint == f"Add {flag}, which replaces the pods, or add a request budget"
 
 
 @pytest.mark.parametrize(
