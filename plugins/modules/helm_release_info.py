@@ -141,6 +141,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.helm_releases import (
     WORKLOADS,
     definitions,
+    recorded,
     releases,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.model_gateway import has_model_gateway
@@ -169,7 +170,7 @@ def work(module: AnsibleModule) -> None:
             "releases": releases(client, time.time(), module.params["kinds"]),
             "definitions": definitions(client),
             "has_model_gateway": has_model_gateway(client),
-            "recorded": _recorded(client, module.params["recorded_in"] or ""),
+            "recorded": recorded(client, module.params["recorded_in"] or ""),
             "foreign_namespaces": [
                 text(value, "metadata", "name")
                 for value in client.list("v1", "Namespace").items
@@ -179,12 +180,6 @@ def work(module: AnsibleModule) -> None:
 
     with per_cluster.reported_arguments(module):
         per_cluster.end(module, per_cluster.on_each(module, read))
-
-
-def _recorded(client: Client, place: str) -> list[str]:
-    namespace, __, name = place.partition("/")
-    found = client.get("v1", "ConfigMap", name, namespace) if name else None
-    return text(found, "data", "releases").split()
 
 
 def main() -> None:

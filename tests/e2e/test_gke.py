@@ -140,7 +140,7 @@ def test_what_google_has_no_room_for_is_reported_with_what_to_do(world: World) -
         "ZONE_RESOURCE_POOL_EXHAUSTED",
         "add zones to the pool",
         "NVIDIA_A100_GPUS",
-        "ask for a higher quota",
+        "request a higher quota",
         "iam.serviceAccountAdmin",
     ):
         assert words in run.output, (words, run.output)

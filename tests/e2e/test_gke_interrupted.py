@@ -170,7 +170,7 @@ def fail_until_well(run_once: Callable[[], Run], most: int) -> str:
         (
             "GCE_QUOTA_EXCEEDED",
             "Current errors: [GCE_QUOTA_EXCEEDED]: Instance creation failed: Quota 'NVIDIA_L4_GPUS' exceeded.",
-            "ask for a higher quota",
+            "request a higher quota",
         ),
     ],
     ids=["stockout", "quota"],

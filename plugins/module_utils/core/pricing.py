@@ -10,7 +10,7 @@ What is not known has no price, which is never the same as a price of zero. Amou
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from decimal import Decimal
@@ -130,10 +130,10 @@ class Catalogue(Model):
     )
 
     def model_prices(self, model: str, entries: Iterable[str]) -> dict[str, ModelPrice]:
-        """Return the prices of a model by these entries of its endpoints, without entries that have none."""
-        known = {each.endpoint: each for each in self.models or () if each.model == model}
-        found = {name: known.get(name) or known.get(None) for name in entries}
-        return {name: price for name, price in found.items() if price}
+        """Return the prices of a model by endpoint entries, without unpriced entries."""
+        by_endpoint = {price.endpoint: price for price in self.models or () if price.model == model}
+        prices = {name: by_endpoint.get(name) or by_endpoint.get(None) for name in entries}
+        return {name: price for name, price in prices.items() if price}
 
 
 def budget_unit(catalogue: Catalogue | None) -> Decimal:
@@ -298,15 +298,15 @@ def _location(cluster: api.InferenceCluster, pool: NodePool) -> tuple[str, tuple
 
 
 def read_catalogue(source: Source) -> Catalogue:
-    """Return the price catalogue that a file has. Raises PricingError with all problems, each with its place."""
-    found = list(documents(source))
-    problems = [problem for document in found for problem in document.problems]
+    """Return the price catalogue in a file. Raises PricingError with all problems and their locations."""
+    parsed = list(documents(source))
+    problems = [problem for document in parsed for problem in document.problems]
     if problems:
         raise PricingError(problems)
-    if len(found) != 1:
-        message = f"must hold one document, and holds {len(found)}" if found else "is empty"
-        raise PricingError([Problem(message, hint=_TO_WRITE if not found else "", file=source.name)])
-    document = found[0]
+    if len(parsed) != 1:
+        message = f"must hold one document, and holds {len(parsed)}" if parsed else "is empty"
+        raise PricingError([Problem(message, hint=_TO_WRITE if not parsed else "", file=source.name)])
+    document = parsed[0]
     if not isinstance(document.value, Mapping):
         raise PricingError([_located(Problem("must be a mapping with currency and prices", hint=_TO_WRITE), document)])
     try:
@@ -321,20 +321,20 @@ def read_catalogue(source: Source) -> Catalogue:
 
 def _given_twice(catalogue: Catalogue) -> Iterator[Problem]:
     """Yield the prices that are given twice."""
-    first: dict[tuple[Any, ...], int] = {}
-    for index, entry in enumerate(catalogue.prices):
-        for field, option in _OPTIONS.items():
-            if entry.amount(option) is None:
-                continue
-            key = (entry.provider, entry.machine, entry.region, entry.zone, option)
-            other = first.setdefault(key, index)
-            if other != index:
-                yield Problem(f"is given twice: also in prices[{other}]", f"prices[{index}].{field}", hint="Remove one")
-    models: dict[tuple[str, str], int] = {}
-    for index, price in enumerate(catalogue.models or ()):
-        other = models.setdefault((price.model, price.endpoint or ""), index)
-        if other != index:
-            yield Problem(f"is given twice: also in models[{other}]", f"models[{index}]", hint="Remove one")
+    nodes = [
+        ((*_key(entry), option), f"prices[{index}]", f".{field}")
+        for index, entry in enumerate(catalogue.prices)
+        for field, option in _OPTIONS.items()
+        if entry.amount(option) is not None
+    ]
+    models = [
+        ((price.model, price.endpoint), f"models[{index}]", "") for index, price in enumerate(catalogue.models or ())
+    ]
+    first_entries: dict[tuple[Any, ...], str] = {}
+    for key, entry_path, field in (*nodes, *models):
+        first_entry = first_entries.setdefault(key, entry_path)
+        if first_entry != entry_path:
+            yield Problem(f"is given twice: also in {first_entry}", f"{entry_path}{field}", hint="Remove one")
 
 
 def future_classes(resources: Iterable[api.Resource], today: date) -> Iterator[Problem]:
@@ -346,12 +346,13 @@ def future_classes(resources: Iterable[api.Resource], today: date) -> Iterator[P
 
 def future_entries(catalogue: Catalogue | None, file: str, today: date) -> Iterator[Problem]:
     """Yield warnings of prices of a catalogue that are of a day that is still to come."""
-    for index, entry in enumerate(catalogue.prices if catalogue else ()):
-        if _is_ahead(entry.as_of, today):
-            yield replace(_of_future(f"prices[{index}].asOf", entry.as_of), file=file)
-    for index, price in enumerate((catalogue and catalogue.models) or ()):
-        if _is_ahead(price.as_of, today):
-            yield replace(_of_future(f"models[{index}].asOf", price.as_of), file=file)
+    lists: dict[str, Sequence[PriceEntry | ModelPrice]] = {}
+    if catalogue:
+        lists = {"prices": catalogue.prices, "models": catalogue.models or ()}
+    for field, entries in lists.items():
+        for index, entry in enumerate(entries):
+            if _is_ahead(entry.as_of, today):
+                yield replace(_of_future(f"{field}[{index}].asOf", entry.as_of), file=file)
 
 
 def _of_future(path: str, day: str) -> Problem:
@@ -370,18 +371,21 @@ def age(day: str, today: date) -> int:
 
 def machines_of(resources: Iterable[api.Resource], provider: str) -> list[Machine]:
     """Return the kinds of machines that GPU pools of a fleet have in a cloud, by region."""
-    found: dict[tuple[str, str], set[str]] = {}
-    known = list(resources)
-    classes = {each.name: each for each in known if isinstance(each, api.InferenceClass)}
-    for cluster in known:
+    zones_by_machine: dict[tuple[str, str], set[str]] = {}
+    resources = list(resources)
+    classes = {each.name: each for each in resources if isinstance(each, api.InferenceClass)}
+    for cluster in resources:
         if not isinstance(cluster, api.InferenceCluster) or cluster.spec.cluster.source != provider:
             continue
         for pool in cluster.spec.node_pools or ():
             region, zones = _location(cluster, pool)
             machine = machine_of(classes[pool.class_name], provider) if pool.class_name in classes else ""
             if machine and region:
-                found.setdefault((machine, region), set()).update(zones)
-    return [Machine(provider, name, region, tuple(sorted(zones))) for (name, region), zones in sorted(found.items())]
+                zones_by_machine.setdefault((machine, region), set()).update(zones)
+    return [
+        Machine(provider, name, region, tuple(sorted(zones)))
+        for (name, region), zones in sorted(zones_by_machine.items())
+    ]
 
 
 def updated(catalogue: Catalogue, entries: Iterable[PriceEntry]) -> Catalogue:

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Keeping what may be a secret out of what people see."""
+"""Masks for values that might be secrets."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _HEADER = re.compile(
 )
 _LONE_HEADER_FLAG = re.compile(rf"^ *- ['\"]?{_HEADER_FLAG}['\"]?$")
 _PLAIN_HEADERS = re.compile(r"accept|content-|user-agent$|host$|cache-control$|connection$", re.IGNORECASE)
-# A header by its own name, wherever it stands: in a command, in JSON, in what a server repeats of a request.
+# A header with a known name in any text: in a command, in JSON, in a request that a server repeats.
 _CREDENTIAL_HEADER = re.compile(
     r"(?P<name>\b(?:(?:proxy-)?authorization|(?:set-)?cookie|x-[\w-]{0,40}(?:key|token|secret|auth|signature))"
     r"\\?['\"]?\s*[:=]\s*\[?\\?['\"]?)(?P<value>(?:[A-Za-z][\w-]*\s+)?[^\s'\"\\,;\]})]{6,})",
@@ -43,7 +43,7 @@ _QUERY = re.compile(
     r"[^&\s'\"#\\]+",
     re.IGNORECASE,
 )
-# Who knows such an address may use it.
+# Anyone who has such a URL can use it.
 _WEBHOOK = re.compile(
     r"(?P<place>https?://(?:hooks\.[\w.-]{1,80}/|[\w.-]{0,80}webhook\.office\.com/|[\w.:-]{1,80}/(?:api/)?(?:web)?hooks/"
     r"|api\.telegram\.org/bot))[^\s'\"\\]+",
@@ -80,7 +80,7 @@ _PAIR = re.compile(
 _LOGIN = re.compile(
     r"(?P<all>(?<!\S)(?:-u|--user)[ =]['\"]?[^\s:'\"]{1,100}:)(?P<value>[^\s'\"]{3,})"
     r"|(?P<short>\b(?:login|sshpass|mysql\w{0,9}|redis-cli)\b[^\n|;&]{0,120}?\s-[pa]\s?)(?P<word>[^\s'\"]{3,})"
-    r"|(?P<netrc>\blogin\s{1,8}\S{1,100}\s{1,8}password\s{1,8})(?P<said>\S+)"
+    r"|(?P<netrc>\blogin\s{1,8}\S{1,100}\s{1,8}password\s{1,8})(?P<netrc_password>\S+)"
 )
 _BASIC = re.compile(r"(?P<scheme>\bBasic\s{1,8})(?P<value>[A-Za-z0-9+/]{8,}={0,2})", re.IGNORECASE)
 # A password with a slash; a port or a digest of an image is none.
@@ -94,43 +94,29 @@ _LAST = (*_SECRETS, "credentials", "token", "accesskey", "privatekey", "accountk
 _LAST_ALONE = frozenset({"key", "keys", "pass", "pwd", "pw", "auth", "dsn", "pat", "dockerconfigjson", "dockercfg"})
 # `--auth-tokens`, where `--max-num-batched-tokens` counts those of a model.
 _OF_TOKENS = frozenset({"access", "api", "auth", "bearer"})
-# `--api-key-file`, `--secret-name` and `--allow-credentials` speak of a secret, and hold none.
-_ABOUT = frozenset(
-    {"file", "path", "dir", "name", "names", "ref", "refs", "mode", "type", "policy", "length", "ttl", "selector"}
-    | {"namespace", "namespaces", "method", "source", "url", "uri", "endpoint", "id", "version", "provider", "manager"}
-    | {"class", "store", "count", "limit", "enabled", "required", "prefix", "header", "env", "driver", "template"}
+_ABOUT_SECRETS = (
+    "file path dir name names ref refs mode type policy length ttl selector namespace namespaces method source url uri "
+    "endpoint id version provider manager class store count limit enabled required prefix header env driver template"
 )
+_ABOUT = frozenset(_ABOUT_SECRETS.split())
+"""Last words of names about a secret whose values are no secrets: `--api-key-file`, `--secret-name`."""
 # A value of a name such as `auth` or `secret` that names an object, and words that are no value.
 _OBJECT_NAME = re.compile(r"[a-z]+(?:[.-][a-z]+)*\Z")
-_NO_VALUES = frozenset(
-    {"true", "false", "null", "none", "yes", "no", "on", "off", "required", "optional", "~", "...", "…"}
-)
+_NO_VALUES = ("true", "false", "null", "none", "yes", "no", "on", "off", "required", "optional", "~", "...", "…")
 # Expressions, references, paths, and what starts a block, a comment or an anchor of YAML.
 _NO_VALUE_STARTS = ("$", "<", "*", "&", "|", ">", "!", "%", "#", "/", "./", "../", "~/", "@", "`", "{", "[", "(")
 # `--metrics-endpoint-auth=false`
 _NAMES_OBJECTS = frozenset({"secret", "secrets", "auth", "credential", "credentials", "key", "keys"})
-# Keys of maps and tables: `topologyKey`, `metadataKey`.
-_NO_SECRET_KEYS = frozenset(
-    {
-        "topology",
-        "metadata",
-        "match",
-        "label",
-        "annotation",
-        "sort",
-        "primary",
-        "foreign",
-        "partition",
-        "public",
-        "cache",
-    }
-    | {"config", "map", "field", "hash", "shard", "group", "index", "object", "idempotency", "routing"}
+_KEYS_OF_TABLES = (
+    "topology metadata match label annotation sort primary foreign partition public cache config map field hash shard "
+    "group index object idempotency routing"
 )
+_NO_SECRET_KEYS = frozenset(_KEYS_OF_TABLES.split())
+"""First words of keys of maps and tables: `topologyKey`, `metadataKey`."""
 _HINT = re.compile(r"token|secret|pass|pw|key|cred|auth|sign|jwt|dsn|pat|dockerc", re.IGNORECASE)
 _FILE = re.compile(r"[\w.-]+\.(?:txt|key|pem|json|ya?ml|crt|cer|env|conf|toml|p12|jks)\Z")
 _PLACEHOLDER = re.compile(r"(?:[A-Z]+_)?(?:KEY|TOKEN|PASSWORD|SECRET|FILE|VALUE)\Z")
 _RANDOM_KEY = re.compile(r"(?=[^a-z]*[a-z])(?=[^A-Z]*[A-Z])(?=[^0-9]*[0-9])[A-Za-z0-9+/_=-]{24,}\Z|[0-9a-f]{32,}\Z")
-_SWITCHED = frozenset({"true", "false"})
 _SWITCHES = frozenset({"allow", "enable", "disable", "no", "skip", "use", "trust"})
 
 
@@ -147,10 +133,10 @@ def secret_like(name: str) -> bool:
 
 
 def masked(text: str) -> str:
-    """YAML text as `manifest_text` writes it, or any other, without literal secrets.
+    """Return a text, such as YAML, with masks for literal secrets.
 
-    Those are values of environment variables, flags, headers, parameters of URLs and JSON whose names speak of one,
-    private keys, addresses of webhooks, and tokens of a known shape.
+    Secrets are values of environment variables, flags, headers, URL parameters and JSON fields with the name of a
+    secret, private keys, webhook URLs, and tokens of a known format.
     """
     text = _PRIVATE_KEY.sub(rf"\g<begin>{MASK}\g<end>", text)
     return "\n".join(_masked_text(line) for line in _without_values(text.split("\n")))
@@ -177,77 +163,77 @@ def _masked_text(line: str) -> str:
 
 
 def without_keys(text: str) -> str:
-    """Return a text with a mask in place of each key of a known form. All else stays."""
+    """Return a text in which each key of a known format is masked."""
     return mask_keys(text, MASK)
 
 
 def holds_key(text: str) -> bool:
-    """Return whether a text, such as a name, is or has in it a key of a known form."""
+    """Return whether a text, such as a name, contains a key of a known format."""
     return bool(known_keys(text))
 
 
-def _header(found: re.Match[str]) -> str:
-    return found[0] if _PLAIN_HEADERS.match(found["name"]) else f"{found['flag']}{found['name']}{found['colon']}{MASK}"
+def _header(match: re.Match[str]) -> str:
+    return match[0] if _PLAIN_HEADERS.match(match["name"]) else f"{match['flag']}{match['name']}{match['colon']}{MASK}"
 
 
-def _json(found: re.Match[str]) -> str:
-    # The key of a label, a toleration or a selector says nothing.
-    hides = found["key"] != "key" and _names_secret(found["key"])
-    hides = hides and not _is_no_secret(found["key"], found["value"])
-    return f"{found['name']}{found['q']}{MASK}{found['q']}" if hides else found[0]
+def _json(match: re.Match[str]) -> str:
+    # `key` is also the key of a label, a toleration or a selector.
+    hides = match["key"] != "key" and _names_secret(match["key"])
+    hides = hides and not _is_no_secret(match["key"], match["value"])
+    return f"{match['name']}{match['q']}{MASK}{match['q']}" if hides else match[0]
 
 
-def _flag(found: re.Match[str]) -> str:
-    hides = _names_secret(found["name"]) and not _is_no_secret(found["name"], found["value"])
-    return f"{found['flag']}{found['gap']}{MASK}" if hides else found[0]
+def _flag(match: re.Match[str]) -> str:
+    hides = _names_secret(match["name"]) and not _is_no_secret(match["name"], match["value"])
+    return f"{match['flag']}{match['gap']}{MASK}" if hides else match[0]
 
 
-def _basic(found: re.Match[str]) -> str:
+def _basic(match: re.Match[str]) -> str:
     """Mask what follows `Basic` if it is a user name and a password in Base64."""
     try:
-        decoded = base64.b64decode(found["value"], validate=True)
+        decoded = base64.b64decode(match["value"], validate=True)
     except ValueError:
-        return found[0]
-    return f"{found['scheme']}{MASK}" if b":" in decoded else found[0]
+        return match[0]
+    return f"{match['scheme']}{MASK}" if b":" in decoded else match[0]
 
 
-def _login(found: re.Match[str]) -> str:
-    value = found["value"] or found["word"] or found["said"]
-    # IDs of user and group, and ports.
+def _login(match: re.Match[str]) -> str:
+    value = match["value"] or match["word"] or match["netrc_password"]
+    # IDs of users and groups, and ports, are no passwords.
     is_none = value.isdigit() or value.startswith(_NO_VALUE_STARTS) or value == MASK
-    return found[0] if is_none else f"{found[0].removesuffix(value)}{MASK}"
+    return match[0] if is_none else f"{match[0].removesuffix(value)}{MASK}"
 
 
-def _pair(found: re.Match[str]) -> str:
-    return f"{found['all']}{MASK}" if secret_like(found["name"]) else found[0]
+def _pair(match: re.Match[str]) -> str:
+    return f"{match['all']}{MASK}" if secret_like(match["name"]) else match[0]
 
 
-def _markup(found: re.Match[str]) -> str:
-    hides = _names_secret(found["key"]) and not _is_no_value(found["value"])
-    return f"{found['name']}{MASK}" if hides else found[0]
+def _markup(match: re.Match[str]) -> str:
+    hides = _names_secret(match["key"]) and not _is_no_value(match["value"])
+    return f"{match['name']}{MASK}" if hides else match[0]
 
 
-def _assigned(found: re.Match[str]) -> str:
-    """Mask the value of an assignment whose name says that it is a secret."""
-    name, gap, value = found["name"], found["gap"], found["value"]
+def _assigned(match: re.Match[str]) -> str:
+    """Mask the value of an assignment if its name is the name of a secret."""
+    name, gap, value = match["name"], match["gap"], match["value"]
     quote = value[0] if value[0] in "'\"" else ""
-    said = value.strip("'\"")
-    if not _names_secret(name.removesuffix("-data").removesuffix("_data")) or _is_no_value(said):
-        return found[0]
-    last = _WORDS.findall(name)[-1].lower()
-    if _is_no_secret(name, value) or (last.endswith("token") and said.isdigit()):
-        return found[0]
-    is_line = found["rest"] is not None and not found.string[: found.start()].strip(" -")
+    content = value.strip("'\"")
+    if not _names_secret(name.removesuffix("-data").removesuffix("_data")) or _is_no_value(content):
+        return match[0]
+    last_word = _WORDS.findall(name)[-1].lower()
+    if _is_no_secret(name, value) or (last_word.endswith("token") and content.isdigit()):
+        return match[0]
+    is_line = match["rest"] is not None and not match.string[: match.start()].strip(" -")
     if name.lower() in ("key", "keys"):
-        hides = _RANDOM_KEY.match(said) is not None
+        hides = _RANDOM_KEY.match(content) is not None
     elif not quote and "=" not in gap and not is_line:
         # In a sentence: `token: must not be empty`, `credentials: Permission denied`.
-        hides = len(said) >= 6 and _is_random(said)
+        hides = len(content) >= 6 and _is_random(content)
     else:
         # `secret: edge-kubeconfig` names a Secret.
-        names_object = last in _NAMES_OBJECTS and name != name.upper()
-        hides = not (names_object and _OBJECT_NAME.match(said))
-    return f"{name}{gap}{quote}{MASK}{quote}{found['rest'] or ''}" if hides else found[0]
+        names_object = last_word in _NAMES_OBJECTS and name != name.upper()
+        hides = not (names_object and _OBJECT_NAME.match(content))
+    return f"{name}{gap}{quote}{MASK}{quote}{match['rest'] or ''}" if hides else match[0]
 
 
 def _is_random(text: str) -> bool:
@@ -270,7 +256,7 @@ def _is_no_value(value: str) -> bool:
 
 
 def _names_secret(name: str) -> bool:
-    """Return whether the name of a flag or a field says that its value is a secret, by its words."""
+    """Return whether the words of a flag or field name indicate a secret value."""
     words = [word.lower() for word in _WORDS.findall(name)]
     if not words or words[0] in _SWITCHES:
         return False
@@ -283,17 +269,14 @@ def _names_secret(name: str) -> bool:
 
 
 def _is_no_secret(name: str, value: str) -> bool:
-    """Return whether it is a switch, or a token of a model's vocabulary (`"eos_token": "</s>"`)."""
-    said = value.strip("'\"")
-    return (
-        said in _SWITCHED
-        or _FILE.match(said) is not None
-        or (name.lower().endswith("token") and said.startswith(("<", "[")))
-    )
+    """Return whether a value is a switch, a file, or a token of a model's vocabulary (`"eos_token": "</s>"`)."""
+    value = value.strip("'\"")
+    is_vocabulary = name.lower().endswith("token") and value.startswith(("<", "["))
+    return is_vocabulary or value in ("true", "false") or _FILE.match(value) is not None
 
 
 def _without_values(lines: list[str]) -> list[str]:
-    """The lines, the `value:` of each secret-like variable masked, as the argument after a secret-like flag."""
+    """Return the lines with masks for values of secret variables, and for arguments after secret flags."""
     found: list[str] = []
     hidden: int | None = None
     entry: tuple[int, str] | None = None
@@ -330,8 +313,8 @@ def _without_values(lines: list[str]) -> list[str]:
 
 def _takes_a_secret(flag: str, value: str) -> bool:
     """Return whether a line of a list is the flag whose value, the next line, is a secret."""
-    said = value.strip(" '\"").removeprefix("- ").strip(" '\"")
+    value = value.strip(" '\"").removeprefix("- ").strip(" '\"")
     if _LONE_HEADER_FLAG.match(flag):
-        return not _PLAIN_HEADERS.match(said)
-    lone = _LONE_FLAG.match(flag)
-    return lone is not None and _names_secret(lone["name"]) and not _is_no_secret(lone["name"], said)
+        return not _PLAIN_HEADERS.match(value)
+    match = _LONE_FLAG.match(flag)
+    return match is not None and _names_secret(match["name"]) and not _is_no_secret(match["name"], value)

@@ -129,3 +129,9 @@ def _objects(manifest: str, kinds: Collection[str]) -> Iterator[dict[str, Any]]:
                     "metadata": {key: each for key, each in metadata.items() if each},
                     **({"spec": {"selector": dict(selector)}} if selector else {}),
                 }
+
+
+def recorded(client: Client, config_map: str) -> list[str]:
+    """Return the release names that a ConfigMap (`namespace/name`) records."""
+    namespace, __, name = config_map.partition("/")
+    return text(client.get("v1", "ConfigMap", name, namespace), "data", "releases").split() if name else []

@@ -22,64 +22,51 @@ DECISION_LABEL = "modelplane.ai/decision"
 OURS = f"{names.MANAGED_BY_LABEL}={names.MANAGED_BY},!{DECISION_LABEL}"
 """Selector of the objects of a fleet."""
 
-_AI = "aigateway.envoyproxy.io"
-_CERTIFICATES = "cert-manager.io"
-_ENVOY = "gateway.envoyproxy.io"
-_GATEWAY_API = "gateway.networking.k8s.io"
-
-ON_WORKLOAD: Mapping[GroupKind, str] = {
-    ("", "ConfigMap"): "v1",
-    ("", "Namespace"): "v1",
-    ("", "PersistentVolumeClaim"): "v1",
-    ("", "Secret"): "v1",
-    ("", "Service"): "v1",
-    ("", "ServiceAccount"): "v1",
-    (_AI, "AIGatewayRoute"): f"{_AI}/v1beta1",
-    (_AI, "AIServiceBackend"): f"{_AI}/v1beta1",
-    (_AI, "BackendSecurityPolicy"): f"{_AI}/v1beta1",
-    ("apps", "Deployment"): "apps/v1",
-    ("batch", "Job"): "batch/v1",
-    (_CERTIFICATES, "Certificate"): f"{_CERTIFICATES}/v1",
-    (_CERTIFICATES, "ClusterIssuer"): f"{_CERTIFICATES}/v1",
-    (_CERTIFICATES, "Issuer"): f"{_CERTIFICATES}/v1",
-    ("discovery.k8s.io", "EndpointSlice"): "discovery.k8s.io/v1",
-    (_ENVOY, "Backend"): f"{_ENVOY}/v1alpha1",
-    (_ENVOY, "BackendTrafficPolicy"): f"{_ENVOY}/v1alpha1",
-    (_ENVOY, "ClientTrafficPolicy"): f"{_ENVOY}/v1alpha1",
-    (_ENVOY, "HTTPRouteFilter"): f"{_ENVOY}/v1alpha1",
-    (_ENVOY, "SecurityPolicy"): f"{_ENVOY}/v1alpha1",
-    (_GATEWAY_API, "Gateway"): f"{_GATEWAY_API}/v1",
-    (_GATEWAY_API, "HTTPRoute"): f"{_GATEWAY_API}/v1",
-    ("inference.networking.k8s.io", "InferencePool"): "inference.networking.k8s.io/v1",
-    ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"): "leaderworkerset.x-k8s.io/v1",
-    ("networking.k8s.io", "NetworkPolicy"): "networking.k8s.io/v1",
-    ("policy", "PodDisruptionBudget"): "policy/v1",
-    ("rbac.authorization.k8s.io", "Role"): "rbac.authorization.k8s.io/v1",
-    ("rbac.authorization.k8s.io", "RoleBinding"): "rbac.authorization.k8s.io/v1",
-    ("resource.k8s.io", "ResourceClaimTemplate"): "resource.k8s.io/v1",
-    ("trust.cert-manager.io", "Bundle"): "trust.cert-manager.io/v1alpha1",
+_ON_BOTH = {
+    "apps/v1": "Deployment",
+    "discovery.k8s.io/v1": "EndpointSlice",
+    "gateway.networking.k8s.io/v1": "Gateway HTTPRoute",
+    "networking.k8s.io/v1": "NetworkPolicy",
+    "policy/v1": "PodDisruptionBudget",
+    "v1": "ConfigMap Namespace Service",
 }
-"""All that is ever composed for workload clusters, by group and kind: where orphans are searched when the record
-is lost."""
+_ON_WORKLOAD = {
+    "aigateway.envoyproxy.io/v1beta1": "AIGatewayRoute AIServiceBackend BackendSecurityPolicy",
+    "batch/v1": "Job",
+    "cert-manager.io/v1": "Certificate ClusterIssuer Issuer",
+    "gateway.envoyproxy.io/v1alpha1": "Backend BackendTrafficPolicy ClientTrafficPolicy HTTPRouteFilter SecurityPolicy",
+    "inference.networking.k8s.io/v1": "InferencePool",
+    "leaderworkerset.x-k8s.io/v1": "LeaderWorkerSet",
+    "rbac.authorization.k8s.io/v1": "Role RoleBinding",
+    "resource.k8s.io/v1": "ResourceClaimTemplate",
+    "trust.cert-manager.io/v1alpha1": "Bundle",
+    "v1": "PersistentVolumeClaim Secret ServiceAccount",
+}
+_ON_CONTROL = {
+    "gateway.networking.k8s.io/v1": "BackendTLSPolicy GatewayClass",
+    "gateway.networking.k8s.io/v1beta1": "ReferenceGrant",
+    "metallb.io/v1beta1": "IPAddressPool L2Advertisement",
+}
 
+
+def _versions(*tables: Mapping[str, str]) -> dict[GroupKind, str]:
+    """Return API versions by group and kind."""
+    return {
+        identity({"apiVersion": version, "kind": kind})[:2]: version
+        for table in tables
+        for version, kinds in table.items()
+        for kind in kinds.split()
+    }
+
+
+ON_WORKLOAD: Mapping[GroupKind, str] = _versions(_ON_BOTH, _ON_WORKLOAD)
+"""Kinds of all objects that are composed for workload clusters. Orphans are searched among them if the inventory is
+lost."""
 ON_CONTROL: Mapping[GroupKind, str] = {
-    ("", "ConfigMap"): "v1",
-    ("", "Namespace"): "v1",
-    ("", "Service"): "v1",
-    ("apps", "Deployment"): "apps/v1",
-    ("discovery.k8s.io", "EndpointSlice"): "discovery.k8s.io/v1",
-    (_GATEWAY_API, "BackendTLSPolicy"): f"{_GATEWAY_API}/v1",
-    (_GATEWAY_API, "Gateway"): f"{_GATEWAY_API}/v1",
-    (_GATEWAY_API, "GatewayClass"): f"{_GATEWAY_API}/v1",
-    (_GATEWAY_API, "HTTPRoute"): f"{_GATEWAY_API}/v1",
-    (_GATEWAY_API, "ReferenceGrant"): f"{_GATEWAY_API}/v1beta1",
-    ("metallb.io", "IPAddressPool"): "metallb.io/v1beta1",
-    ("metallb.io", "L2Advertisement"): "metallb.io/v1beta1",
-    ("networking.k8s.io", "NetworkPolicy"): "networking.k8s.io/v1",
-    ("policy", "PodDisruptionBudget"): "policy/v1",
+    **_versions(_ON_BOTH, _ON_CONTROL),
     **{(kind.GROUP, name): kind.group_version() for name, kind in api.KINDS.items()},
 }
-"""The same for control clusters, copies of manifests included."""
+"""Kinds of all objects that are composed for control clusters, including copies of manifests."""
 
 
 @dataclass(frozen=True)

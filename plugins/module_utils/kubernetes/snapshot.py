@@ -26,7 +26,11 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.open
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import Forbidden, NotServed
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.helm_releases import definitions, releases
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.helm_releases import (
+    definitions,
+    recorded,
+    releases,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.model_gateway import has_model_gateway
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe import (
     reason,
@@ -72,7 +76,7 @@ def take_snapshot(client: Client, desired: Desired, recorded_in: str = "") -> Sn
         policies=read.all(_POLICIES, "ValidatingAdmissionPolicy"),
         releases=read.try_to("Secret", lambda: releases(client, time.time(), ()), []),
         definitions=read.try_to(DEFINITION, lambda: definitions(client), {}),
-        recorded=read.try_to("ConfigMap", lambda: _recorded(client, recorded_in), []),
+        recorded=read.try_to("ConfigMap", lambda: recorded(client, recorded_in), []),
         # Where it may not be read, versions stay all the same.
         has_model_gateway=read.try_to("Gateway", lambda: has_model_gateway(client), False),
         objects=read.try_to(DEFINITION, lambda: _single(client, single_definitions(desired.planned)), {}),
@@ -102,12 +106,6 @@ class _Reading:
         except Forbidden as error:
             self.unread.setdefault(kind, reason(error).partition(". ")[0])
             return otherwise
-
-
-def _recorded(client: Client, place: str) -> list[str]:
-    namespace, __, name = place.partition("/")
-    found = client.get("v1", "ConfigMap", name, namespace) if name else None
-    return text(found, "data", "releases").split()
 
 
 def _single(client: Client, names: Iterable[str]) -> dict[str, Object]:

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_endpoint import (
@@ -33,49 +32,39 @@ _TYPE = "type.googleapis.com/envoy"
 _CREDENTIAL = "credential"
 _AUTHORITIES = "authorities"
 _CLUSTER = "endpoint"
-_AUTHORIZATION = "authorization"
 _MAX_REQUESTS = 65536
 """Envoy refuses more than 1,024 concurrent requests by default; a token stream is a request that lasts minutes."""
-
-
-@dataclass(frozen=True)
-class Credential:
-    """Header in which the endpoint expects its key: the value is `prefix` followed by the key."""
-
-    header: str
-    prefix: str
 
 
 def egress_config(spec: ModelEndpointSpec, target: Target) -> dict[str, dict[str, Any]]:
     """Return the files of the proxy of a ModelEndpoint with a key, by name.
 
-    The key is not in them: Envoy reads it from the mounted Secret, and again when that changes. Without a key Envoy
-    answers 401 itself.
+    They do not contain the key: Envoy reads it from the mounted Secret, and again after each change. Without a key,
+    Envoy responds with 401.
     """
-    tls, credential = spec.tls, Credential(spec.key_header, spec.key_prefix)
-    files = {BOOTSTRAP_FILE: _bootstrap(credential, target, tls), CREDENTIAL_FILE: _key_secret()}
+    bootstrap = {
+        # Envoy requires a node before it reads secrets from files.
+        "node": {"id": "egress", "cluster": "egress"},
+        "static_resources": {"listeners": [_listener(spec, target)], "clusters": [_cluster(target, spec.tls)]},
+    }
+    key = _secret(_CREDENTIAL, generic_secret={"secret": {"filename": f"{KEY_DIRECTORY}/{KEY_FILE}"}})
+    files = {BOOTSTRAP_FILE: bootstrap, CREDENTIAL_FILE: key}
     if target.tls:
-        files[AUTHORITIES_FILE] = _authorities_secret(tls is not None and tls.ca_certificate_ref is not None)
+        filename = f"{CA_DIRECTORY}/{CA_FILE}" if spec.tls and spec.tls.ca_certificate_ref else SYSTEM_ROOTS
+        files[AUTHORITIES_FILE] = _secret(_AUTHORITIES, validation_context={"trusted_ca": {"filename": filename}})
     return files
 
 
-def _bootstrap(credential: Credential, target: Target, tls: EndpointTLS | None) -> dict[str, Any]:
-    # Envoy requires a node before it reads secrets from files.
-    return {
-        "node": {"id": "egress", "cluster": "egress"},
-        "static_resources": {"listeners": [_listener(credential, target)], "clusters": [_cluster(target, tls)]},
-    }
-
-
-def _listener(credential: Credential, target: Target) -> dict[str, Any]:
+def _listener(spec: ModelEndpointSpec, target: Target) -> dict[str, Any]:
+    router = _filter("envoy.filters.http.router", "router.v3.Router", suppress_envoy_headers=True)
     manager = {
         "@type": f"{_TYPE}.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
         "stat_prefix": "egress",
-        # Streams may pause and last without a limit: 0s turns the timeout off.
+        # 0s disables the timeout: streams can pause and last for any time.
         "stream_idle_timeout": "0s",
         "request_timeout": "0s",
-        "route_config": {"virtual_hosts": [_virtual_host(credential, target)]},
-        "http_filters": [_credential_filter(credential), _router_filter()],
+        "route_config": {"virtual_hosts": [_virtual_host(spec, target)]},
+        "http_filters": [_credential_filter(spec), router],
     }
     chain = {"filters": [{"name": "envoy.filters.network.http_connection_manager", "typed_config": manager}]}
     return {"name": "requests", "address": _address("0.0.0.0", LISTEN_PORT), "filter_chains": [chain]}
@@ -85,18 +74,18 @@ def _address(host: str, port: int) -> dict[str, Any]:
     return {"socket_address": {"address": host, "port_value": port}}
 
 
-def _virtual_host(credential: Credential, target: Target) -> dict[str, Any]:
-    """Return the virtual host that routes all requests to the endpoint, without the credentials of callers.
+def _virtual_host(spec: ModelEndpointSpec, target: Target) -> dict[str, Any]:
+    """Return the virtual host that routes all requests to the endpoint, without the credentials of clients.
 
-    Envoy removes headers after it has written the credential, whose own header is therefore kept.
+    The header of the credential is not removed, because Envoy removes headers after it adds the credential.
     """
     private = (*private_headers.CREDENTIALS, *private_headers.HOPS)
-    removed = [name for name in private if name != credential.header.lower()]
+    removed = [name for name in private if name != spec.key_header.lower()]
     action = {"cluster": _CLUSTER, "timeout": "0s", "idle_timeout": "0s", "host_rewrite_literal": target.authority}
     return {
         "name": _CLUSTER,
         "domains": ["*"],
-        # Probes of the kubelet pass the credential filter like all requests: without a usable key they get 401.
+        # Kubelet probes also pass the credential filter, and get 401 without a usable key.
         "routes": [
             {"match": {"path": READY_PATH}, "direct_response": {"status": 200}},
             {"match": {"prefix": "/"}, "route": action},
@@ -109,14 +98,14 @@ def _filter(name: str, kind: str, **config: Any) -> dict[str, Any]:
     return {"name": name, "typed_config": {"@type": f"{_TYPE}.extensions.filters.http.{kind}", **config}}
 
 
-def _credential_filter(credential: Credential) -> dict[str, Any]:
+def _credential_filter(spec: ModelEndpointSpec) -> dict[str, Any]:
     generic: dict[str, Any] = {
         "@type": f"{_TYPE}.extensions.http.injected_credentials.generic.v3.Generic",
         "credential": {"name": _CREDENTIAL, "sds_config": _file(CREDENTIAL_FILE)},
-        "header": credential.header,
+        "header": spec.key_header,
     }
-    if credential.prefix:
-        generic["header_value_prefix"] = credential.prefix
+    if spec.key_prefix:
+        generic["header_value_prefix"] = spec.key_prefix
     return _filter(
         "envoy.filters.http.credential_injector",
         "credential_injector.v3.CredentialInjector",
@@ -124,10 +113,6 @@ def _credential_filter(credential: Credential) -> dict[str, Any]:
         allow_request_without_credential=False,
         credential={"name": "envoy.http.injected_credentials.generic", "typed_config": generic},
     )
-
-
-def _router_filter() -> dict[str, Any]:
-    return _filter("envoy.filters.http.router", "router.v3.Router", suppress_envoy_headers=True)
 
 
 def _file(name: str) -> dict[str, Any]:
@@ -164,7 +149,7 @@ def _cluster(target: Target, tls: EndpointTLS | None) -> dict[str, Any]:
 
 
 def _transport_socket(name: str) -> dict[str, Any]:
-    """Return the TLS settings: the name is sent as SNI and has to be in the certificate."""
+    """Return the TLS settings: the name is the SNI, and the certificate must contain it."""
     san = {"san_type": "DNS", "matcher": {"exact": name}}
     context = {
         "@type": f"{_TYPE}.extensions.transport_sockets.tls.v3.UpstreamTlsContext",
@@ -185,12 +170,3 @@ def _secret(name: str, **content: Any) -> dict[str, Any]:
     resource = {"@type": f"{_TYPE}.extensions.transport_sockets.tls.v3.Secret", "name": name, **content}
     resources: Sequence[Mapping[str, Any]] = [resource]
     return {"resources": resources}
-
-
-def _key_secret() -> dict[str, Any]:
-    return _secret(_CREDENTIAL, generic_secret={"secret": {"filename": f"{KEY_DIRECTORY}/{KEY_FILE}"}})
-
-
-def _authorities_secret(mounted: bool) -> dict[str, Any]:
-    filename = f"{CA_DIRECTORY}/{CA_FILE}" if mounted else SYSTEM_ROOTS
-    return _secret(_AUTHORITIES, validation_context={"trusted_ca": {"filename": filename}})

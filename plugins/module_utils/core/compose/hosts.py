@@ -34,64 +34,36 @@ _MACHINE = "is a loopback address or name"
 _LINK = "is valid on one network link only"
 _RESERVED = "is in a range that is reserved for protocols and tests (IANA special-purpose registries)"
 
-_METADATA_HOSTS = tuple(host for cloud in CLOUDS for host in cloud.platform.metadata_hosts)
 _SUFFIXES = {
-    **dict.fromkeys(_METADATA_HOSTS, _METADATA),
-    "metadata.azure.internal": _METADATA,
-    "metadata.tencentyun.com": _METADATA,
-    "metadata.platformequinix.com": _METADATA,
-    "metadata.packet.net": _METADATA,
-    "metadata.exoscale.com": _METADATA,
-    "cluster.local": _CLUSTER,
-    "svc": _CLUSTER,
-    "pod": _CLUSTER,
-    "default": _CLUSTER,
-    "localhost": _MACHINE,
-    "localdomain": _MACHINE,
-    # Below a public top-level domain, yet of the private network (RFC 8375, RFC 9462, RFC 9665, RFC 7050).
-    **dict.fromkeys(("home.arpa", "resolver.arpa", "service.arpa", "ipv4only.arpa"), _PRIVATE),
-    **dict.fromkeys(
-        (
-            *("nip.io", "sslip.io", "xip.io", "traefik.me", "backname.io", "ip6.name", "ipq.co", "1u.ms", "rbndr.us"),
-            *("local-ip.co", "local-ip.sh", "plex.direct", "localhost.direct"),
-            *("lvh.me", "localtest.me", "vcap.me", "fuf.me", "lacolhost.com", "localho.st", "127-0-0-1.org.uk"),
-        ),
-        _EMBEDDING,
-    ),
+    _METADATA: "metadata.azure.internal metadata.tencentyun.com metadata.platformequinix.com metadata.packet.net "
+    f"metadata.exoscale.com {' '.join(host for cloud in CLOUDS for host in cloud.platform.metadata_hosts)}",
+    _CLUSTER: "cluster.local svc pod default",
+    _MACHINE: "localhost localdomain",
+    # Below a public top-level domain, but in the private network (RFC 8375, RFC 9462, RFC 9665, RFC 7050).
+    _PRIVATE: "home.arpa resolver.arpa service.arpa ipv4only.arpa",
+    _EMBEDDING: "nip.io sslip.io xip.io traefik.me backname.io ip6.name ipq.co 1u.ms rbndr.us local-ip.co local-ip.sh "
+    "plex.direct localhost.direct lvh.me localtest.me vcap.me fuf.me lacolhost.com localho.st 127-0-0-1.org.uk",
 }
-"""Names that are internal with all names below them."""
+"""Names that are internal with all names below them, by reason."""
 _NO_HOSTS = ("example", "invalid", "test")
 """Top-level domains that are reserved for documentation and tests (RFC 6761)."""
-_NETWORKS: dict[str, str] = {
-    "127.0.0.0/8": _MACHINE,
-    "0.0.0.0/32": _MACHINE,
-    "169.254.0.0/16": _LINK,
-    "::1/128": _MACHINE,
-    "fe80::/10": _LINK,
-    **{network: _METADATA for cloud in CLOUDS for network in cloud.platform.metadata_networks},
-    **{network: _SERVICES for cloud in CLOUDS for network in cloud.platform.services},
-    "100.100.100.200/32": _METADATA,  # Alibaba Cloud
-    "168.63.129.16/32": _METADATA,  # Azure, WireServer
-    "192.0.0.192/32": _METADATA,  # Oracle Cloud, first generation
-    "10.96.0.0/12": _SERVICES,  # kubeadm
-    "172.30.0.0/16": _SERVICES,  # OpenShift
-    "10.43.0.0/16": _SERVICES,  # k3s, RKE2
-    "fd00:c1::a9fe:a9fe/128": _METADATA,  # Oracle Cloud
-    "fd00:42::42/128": _METADATA,  # Scaleway
-    "fd00:a9fe:a9fe::1/128": _METADATA,  # Akamai
+_NETWORKS = {
+    _MACHINE: "127.0.0.0/8 0.0.0.0/32 ::1/128",
+    _LINK: "169.254.0.0/16 fe80::/10",
+    # Alibaba Cloud, Azure (WireServer), Oracle Cloud (both generations), Scaleway, Akamai.
+    _METADATA: "100.100.100.200/32 168.63.129.16/32 192.0.0.192/32 fd00:c1::a9fe:a9fe/128 fd00:42::42/128 "
+    f"fd00:a9fe:a9fe::1/128 {' '.join(network for cloud in CLOUDS for network in cloud.platform.metadata_networks)}",
+    # Defaults of kubeadm, OpenShift, k3s (RKE2) and clouds. Other ranges might be networks of machines.
+    _SERVICES: "10.96.0.0/12 172.30.0.0/16 10.43.0.0/16 "
+    f"{' '.join(network for cloud in CLOUDS for network in cloud.platform.services)}",
     # IANA IPv4 Special-Purpose Address Registry: all that is not globally reachable, except private use, shared
-    # address space and documentation. The anycast addresses in 192.0.0.0/24 are of protocols, too.
-    **dict.fromkeys(
-        ("0.0.0.0/8", "192.0.0.0/24", "192.88.99.0/24", "198.18.0.0/15", "224.0.0.0/4", "240.0.0.0/4"), _RESERVED
-    ),
-    # IANA IPv6 Special-Purpose Address Registry, and the ranges of the address space that are no unicast addresses:
-    # IPv4-compatible, IPv4-translated, NAT64 of one network, discard-only, IETF protocols with Teredo, 6to4, SRv6
-    # segments, site-local and multicast.
-    **dict.fromkeys(("::/96", "::ffff:0:0:0/96", "64:ff9b:1::/48", "100::/63", "2001::/23", "2002::/16"), _RESERVED),
-    **dict.fromkeys(("5f00::/16", "fec0::/10", "ff00::/8"), _RESERVED),
+    # address space and documentation. The anycast addresses in 192.0.0.0/24 are of protocols, too. IANA IPv6
+    # Special-Purpose Address Registry, and ranges without unicast addresses: IPv4-compatible, IPv4-translated, NAT64 of
+    # one network, discard-only, IETF protocols with Teredo, 6to4, SRv6 segments, site-local and multicast.
+    _RESERVED: "0.0.0.0/8 192.0.0.0/24 192.88.99.0/24 198.18.0.0/15 224.0.0.0/4 240.0.0.0/4 ::/96 ::ffff:0:0:0/96 "
+    "64:ff9b:1::/48 100::/63 2001::/23 2002::/16 5f00::/16 fec0::/10 ff00::/8",
 }
-"""Internal networks, with the reasons; the first that has an address counts. Ranges of Services are defaults of
-distributions; others cannot be distinguished from networks of machines."""
+"""Internal networks by reason. The first reason counts."""
 _UNICAST = tuple(ip_network(text) for text in ("2000::/3", "fc00::/7", "64:ff9b::/96", "::ffff:0:0/96"))
 """The ranges of IPv6 in which hosts have addresses: all others are reserved (IANA IPv6 Address Space)."""
 _NAT64 = int(IPv6Address("64:ff9b::"))
@@ -118,17 +90,17 @@ def excluded_networks(version: int) -> list[str]:
     Ranges of Services are not included: network policies apply to the addresses of the pods behind them, and in another
     cluster machines may have such addresses. Those of IPv6 include the IPv4 ones behind NAT64.
     """
-    old: list[IPv4Network] = []
-    new: list[IPv6Network] = []
+    ipv4: list[IPv4Network] = []
+    ipv6: list[IPv6Network] = []
     for network, reason in _networks():
         if reason == _SERVICES:
             continue
         if isinstance(network, IPv4Network):
-            old.append(network)
-            new.append(IPv6Network((_NAT64 + int(network.network_address), 96 + network.prefixlen)))
+            ipv4.append(network)
+            ipv6.append(IPv6Network((_NAT64 + int(network.network_address), 96 + network.prefixlen)))
         else:
-            new.append(network)
-    return [str(network) for network in (collapse_addresses(old) if version == 4 else collapse_addresses(new))]
+            ipv6.append(network)
+    return [str(network) for network in (collapse_addresses(ipv4) if version == 4 else collapse_addresses(ipv6))]
 
 
 def inner_host(host: str) -> str:
@@ -159,13 +131,13 @@ def embedded(address: Address) -> list[Address]:
         or number >> 32 & 0xFFFFFFFF in _ISATAP
     ):
         inside.append(IPv4Address(number & 0xFFFFFFFF))
-    return [address, *(each for each in inside if each is not None)]
+    return [address, *filter(None, inside)]
 
 
 def _inner_name(name: str) -> str:
     labels = name.split(".")
-    for suffix, reason in _SUFFIXES.items():
-        if name == suffix or name.endswith(f".{suffix}"):
+    for reason, suffixes in _SUFFIXES.items():
+        if f".{name}".endswith(tuple(f".{suffix}" for suffix in suffixes.split())):
             return reason
     last = labels[-1]
     if not (last in TOP_LEVEL_DOMAINS or last in _NO_HOSTS or last.startswith("xn--")):
@@ -183,13 +155,13 @@ def _inner_name(name: str) -> str:
 
 def _addresses_in(name: str) -> list[IPv4Address]:
     """Return the IPv4 addresses in a name, with dots or dashes, as wildcard DNS and pods have them."""
-    numbers = ([int(each) for each in re.split("[.-]", found[1])] for found in _IPV4_IN_NAME.finditer(name))
-    return [IPv4Address(bytes(each)) for each in numbers if max(each) < 256]
+    addresses = ([int(number) for number in re.split("[.-]", match[1])] for match in _IPV4_IN_NAME.finditer(name))
+    return [IPv4Address(bytes(numbers)) for numbers in addresses if max(numbers) < 256]
 
 
 @functools.cache
 def _networks() -> tuple[tuple[Network, str], ...]:
-    return tuple((ip_network(text), reason) for text, reason in _NETWORKS.items())
+    return tuple((ip_network(text), reason) for reason, networks in _NETWORKS.items() for text in networks.split())
 
 
 def _holds(network: Network, address: Address) -> bool:

@@ -18,7 +18,7 @@ from typing import Any
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import CHART_VERSION, CHART_VERSION_WORDS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.arguments import PLAIN_WORD, is_plain_word
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import nearest_key
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import fields, text
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import fields, has_all_of, text
 
 STATES = ("managed", "provided", "disabled")
 PREFIX = "mp-"
@@ -124,16 +124,10 @@ def with_kept_needs(components: Sequence[Component], choices: Choices, observed:
         need
         for component in components
         for need, variant in (component.get("variants") or {}).items()
-        if "values" in variant and _includes(ours.get(f"{PREFIX}{component['chart']}"), variant["values"])
+        if "values" in variant and has_all_of(ours.get(f"{PREFIX}{component['chart']}"), variant["values"])
     }
     left = GATEWAY in kept and not observed["has_model_gateway"]
     return replace(choices, gateway_needs=sorted(kept.union(choices.gateway_needs)), gateway_left=left)
-
-
-def _includes(values: Any, part: Any) -> bool:
-    if not isinstance(values, Mapping) or not isinstance(part, Mapping):
-        return bool(values == part)
-    return all(key in values and _includes(values[key], value) for key, value in part.items())
 
 
 def actions(

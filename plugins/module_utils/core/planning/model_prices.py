@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Prices of models for budgets of unit Cost: of which services they are needed, and problems with them."""
+"""Model prices for budgets of unit Cost, and problems with them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _CATALOGUE = "the file that fleet_prices names"
 
 
 def service_prices(context: Context, service: api.ModelService) -> ServicePrices | None:
-    """Return the prices of a service that a budget of unit Cost is for; None for other services."""
+    """Return the prices of a service with a budget of unit Cost; None for other services."""
     catalogue = context.catalogue
     policies = context.selection.policies(service)
     if catalogue is None or not any(_costs(policy) for policy in policies):
@@ -46,7 +46,7 @@ def check_budgets(context: Context) -> None:
 
 
 def unpriced_entries(context: Context) -> Iterator[str]:
-    """Yield warnings of entries of services that have no price, and cost as much as the most expensive entry."""
+    """Yield warnings about unpriced endpoint entries, for which the highest price applies."""
     for __, service in sorted(context.fleet.services.items()):
         prices = service_prices(context, service)
         missing = [name for name in _entries(service) if prices and name not in prices.entries]

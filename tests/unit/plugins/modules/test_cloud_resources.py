@@ -387,7 +387,7 @@ def test_operations_that_fail(cluster: Cluster, kind: str, key: str) -> None:
     result = cluster.run()
     assert result["failed"]
     assert "Quota 'NVIDIA_L4_GPUS' exceeded" in result["msg"]
-    assert "ask for a higher quota" in result["msg"]
+    assert "request a higher quota" in result["msg"]
     assert key in result["diff"]["after"]
     assert cluster.converge() == 0
     assert not cluster.install()["changed"]
@@ -414,7 +414,7 @@ def test_a_pool_without_machines_does_not_stop_the_others(cluster: Cluster) -> N
     result = cluster.run()
     assert result["failed"]
     assert "create node pool first failed" in result["msg"]
-    assert "take another machine type" in result["msg"]
+    assert "use another machine type" in result["msg"]
     assert cluster.live("pool-second")["status"] == "RUNNING"
     assert cluster.live("pool-first")["status"] == "ERROR"
     checked = cluster.run(check=True)
@@ -437,7 +437,7 @@ def test_a_pool_that_works_in_part_stays_and_is_reported(cluster: Cluster) -> No
     assert "clusters.nodePools.delete" not in cluster.did()
     (warning,) = result["warnings"]
     assert warning.startswith("node pool gpu-l4 is RUNNING_WITH_ERROR: RESOURCE_EXHAUSTED: [GCE_STOCKOUT]")
-    assert "take another machine type" in warning
+    assert "use another machine type" in warning
     assert not cluster.install()["changed"]
 
 
@@ -600,7 +600,7 @@ def test_a_federated_identity(cluster: Cluster) -> None:
     assert (result["failed"], result.get("msg")) == (False, None)
     result = cluster.run(check=True, credentials_file=cluster.gcp.federation_file(impersonate=False))
     assert "principal://iam.googleapis.com" in result["msg"]
-    assert "Give the identity that runs this the right named in the message" in result["msg"]
+    assert "Grant the identity of this run the permission in the message" in result["msg"]
 
 
 def test_a_federated_token_that_has_ended(cluster: Cluster) -> None:

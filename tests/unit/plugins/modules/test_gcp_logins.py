@@ -138,7 +138,7 @@ def test_tokens_that_never_last(gcp: Double) -> None:
     gcp.settings(token_seconds=0)
     (reported,) = login(gcp, gcp.key_file())["problems"]
     assert reported.startswith("read project modelplane-test: ACCESS_TOKEN_EXPIRED: ")
-    assert "Log in again: give a service-account key that exists" in reported
+    assert "Log in again: provide a service account key that exists" in reported
 
 
 def test_a_key_whose_token_server_is_not_there(gcp: Double, tmp_path: Path) -> None:

@@ -11,197 +11,125 @@ from __future__ import annotations
 import re
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import rights
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.hints import (
-    Codes,
-    Texts,
-    among,
-    of_code,
-    of_text,
-    of_words,
-)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.hints import Hints
 
-_QUOTA = "ask for a higher quota in the Google Cloud console (IAM & Admin, Quotas & System Limits)"
 _STOCKOUT = (
-    "Google has no such machine free in this zone: add zones to the pool, take another machine type, or reserve "
-    "capacity (a matching reservation of the project is used by itself); running again goes on from here"
+    "Google has no such machine free in this zone: add zones to the pool, use another machine type, or reserve "
+    "capacity (GKE uses a matching reservation of the project automatically); then run again"
 )
-_QUOTA_USED = (
-    f"A quota of the project is used up: the message names it and where; {_QUOTA}, or lower minNodeCount and nodeCount "
-    "of the pool; GPUs need the quota of their kind in the region and GPUS_ALL_REGIONS"
+_QUOTA = (
+    "A quota of the project is used up: the message has its name and region; request a higher quota in the Google "
+    "Cloud console (IAM & Admin, Quotas & System Limits), or lower minNodeCount and nodeCount of the pool; GPUs "
+    "require the quota of their type in the region and GPUS_ALL_REGIONS"
 )
 _SERVICE = (
-    "Enable the API that the message names (gcloud services enable NAME --project PROJECT; needed are "
+    "Enable the API in the message (gcloud services enable NAME --project PROJECT; required are "
     f"{', '.join(api.partition('.')[0] for api in rights.APIS)}), wait a minute or two, and run again"
 )
-_RIGHTS = (
-    "Give the identity that runs this the right named in the message. Needed are the roles "
+_PERMISSIONS = (
+    "Grant the identity of this run the permission in the message. Required are the roles "
     f"{', '.join(role.removeprefix('roles/') for role in sorted({*rights.MAKING, *rights.REMOVING}))}, and "
-    "iam.serviceAccountUser on the service account of the nodes; check also whether the project is the right one"
-)
-_SCOPE = (
-    "The machine or pod that this runs on has too narrow access scopes: set them to cloud-platform (gcloud compute "
-    "instances set-service-account --scopes cloud-platform; on GKE by Workload Identity Federation), or set "
-    "credentials_file"
-)
-_KEY_POLICY = (
-    "An organization policy forbids keys of service accounts (iam.disableServiceAccountKeyCreation): have it lifted "
-    "for this project, as the fleet logs in to the cluster with such a key"
+    "iam.serviceAccountUser on the service account of the nodes; also check the project"
 )
 _POLICY = (
-    "An organization policy forbids this: the message names the constraint; have it lifted for this project, or choose "
-    "what it allows"
+    "An organization policy forbids this: the message has the constraint; ask for an exception for this project, or "
+    "use an allowed value"
 )
 _LOGIN = (
-    "Log in again: give a service-account key that exists and is not disabled, a workload identity federation file "
-    "whose token is fresh, or run `gcloud auth application-default login`"
+    "Log in again: provide a service account key that exists and is enabled, a workload identity federation file with "
+    "a valid token, or run `gcloud auth application-default login`"
 )
-_RATE = "Google limits the rate of calls: run again later, or provision fewer clusters at once (forks)"
-_AGAIN = "The error is on the side of Google: run again, and check https://status.cloud.google.com if it stays"
-_BUSY = "Another operation on the cluster is under way: run again when it is over"
-_CHANGED = "It was changed by another client at the same time: run again"
+_RETRY = "The error is on the side of Google: run again, and check https://status.cloud.google.com if it persists"
+_BUSY = "Another operation on the cluster is under way: run again when it is complete"
 _IN_USE = (
     "Something still uses this, such as a forwarding rule, a firewall rule, a Filestore instance or its peering: "
-    "remove what is not the collection's, then run again"
+    "remove what the collection did not create, then run again"
 )
-_EXISTS = "Something of this name that is not the collection's exists already: rename or remove it"
-_BILLING = "Link the project to a billing account that is active, then run again"
+_BILLING = "Link the project to an active billing account, then run again"
 _VERSION = (
-    "Take a version of Kubernetes that the REGULAR channel offers in the region: `gcloud container get-server-config "
-    "--region REGION` lists them"
-)
-_MACHINE = (
-    "Take a machine type and accelerators that the zone offers: `gcloud compute machine-types list --zones ZONE` and "
-    "`gcloud compute accelerator-types list` list them"
+    "Use a Kubernetes version of the REGULAR channel in the region (`gcloud container get-server-config --region "
+    "REGION`)"
 )
 _NODE_ACCOUNT = (
-    "Nodes run as the project's Compute Engine default service account: it has to exist and be enabled, and needs the "
+    "Nodes run as the project's Compute Engine default service account: it must exist and be enabled, and requires the "
     "role roles/container.defaultNodeServiceAccount"
 )
 _ADDRESSES = (
-    "The range of addresses is too small: give the GKECluster a larger spec.networking.nodeCidr or podCidr (podCidr "
-    "needs a new cluster), or lower maxNodeCount of its pools"
+    "The address range is too small: give the GKECluster a larger spec.networking.nodeCidr or podCidr (podCidr "
+    "requires a new cluster), or lower maxNodeCount of its pools"
 )
-_INVALID = "Google does not take a value: correct the field that the message is about in the manifest"
-_ZONE = "Take a zone of the region that the message or `gcloud compute zones list` names"
-
-_BY_CODE: Codes = (
-    (("GCE_STOCKOUT", "ZONE_RESOURCE_POOL_EXHAUSTED*", "STOCKOUT", "REGION_RESOURCE_POOL_EXHAUSTED*"), _STOCKOUT),
-    (("GCE_QUOTA_EXCEEDED", "QUOTA_EXCEEDED", "QUOTA_FOR_*", "quotaExceeded", "LIMIT_EXCEEDED"), _QUOTA_USED),
-    (("SERVICE_DISABLED", "accessNotConfigured", "API_DISABLED", "SERVICE_NOT_ACTIVATED"), _SERVICE),
-    (("BILLING_DISABLED", "BILLING_NOT_ENABLED", "billingNotEnabled", "UREQ_PROJECT_BILLING_NOT_FOUND"), _BILLING),
-    (("IAM_PERMISSION_DENIED", "insufficientPermissions"), _RIGHTS),
-    (("ACCESS_TOKEN_SCOPE_INSUFFICIENT",), _SCOPE),
-    (("ACCESS_TOKEN_EXPIRED", "CREDENTIALS_MISSING", "ACCESS_TOKEN_TYPE_UNSUPPORTED", "ACCOUNT_STATE_INVALID"), _LOGIN),
-    (("RATE_LIMIT_EXCEEDED", "rateLimitExceeded", "userRateLimitExceeded", "RESOURCE_OPERATION_RATE_EXCEEDED"), _RATE),
-    (("ORG_POLICY_VIOLATION", "CONDITION_NOT_MET_ORG_POLICY", "CONSTRAINT_VIOLATION"), _POLICY),
-    (
-        ("GKE_SERVICE_ACCOUNT_DELETED",),
-        "Google's own service account of GKE lost its rights in the project: give "
-        "service-NUMBER@container-engine-robot.iam.gserviceaccount.com the role roles/container.serviceAgent",
-    ),
-    (("NODE_SERVICE_ACCOUNT_MISSING_PERMISSIONS",), _NODE_ACCOUNT),
-    (
-        ("CLOUD_KMS_KEY_ERROR", "CLOUD_KMS_KEY_DESTROYED"),
-        "Check the key that encrypts the cluster in Cloud KMS: it has to exist and be enabled, and GKE may use it",
-    ),
-    (
-        ("CA_EXPIRING",),
-        "Rotate the credentials of the cluster (`gcloud container clusters update --start-credential-rotation`)",
-    ),
-    (("IP_SPACE_EXHAUSTED*", "IN_USE_ADDRESSES", "SUBNETWORK_IP_EXHAUSTED"), _ADDRESSES),
-    (("RESOURCE_IN_USE_BY_ANOTHER_RESOURCE", "resourceInUseByAnotherResource", "RESOURCE_IN_USE"), _IN_USE),
-    (("RESOURCE_NOT_READY", "resourceNotReady", "CLUSTER_ALREADY_HAS_OPERATION"), _BUSY),
-    (("ALREADY_EXISTS", "RESOURCE_ALREADY_EXISTS", "alreadyExists"), _EXISTS),
-    (("ABORTED", "conditionNotMet", "CONDITION_NOT_MET"), _CHANGED),
-    (("UNAUTHENTICATED", "authError"), _LOGIN),
-    (("DEADLINE_EXCEEDED", "DATA_LOSS", "internalError", "backendError"), _AGAIN),
-    (("INTERNAL_ERROR", "TIMEOUT", "VM_MIN_COUNT_NOT_REACHED"), _AGAIN),
-)
-
-# Texts of codes that say little by themselves. The first that is found counts.
-_BY_TEXT: Texts = (
-    (
-        r"zone_resource_pool_exhausted|gce_stockout|does not have enough resources available|stockout|out of stock",
-        _STOCKOUT,
-    ),
-    (r"(has not been used in project|is not enabled|it is disabled|api has not been enabled)", _SERVICE),
-    (r"disableserviceaccountkeycreation|key creation is not allowed", _KEY_POLICY),
-    (r"constraint.*(violat|constraints/)|organi[sz]ation policy|org policy", _POLICY),
-    (r"billing", _BILLING),
-    (r"(quota|limit) .*exceeded|exceeded .*quota|insufficient .*quota|quota_exceeded|gpus_all_regions", _QUOTA_USED),
-    (
-        r"incompatible operation|operation .* (currently|already) |is currently (being )?(updat|upgrad|creat|repair)",
-        _BUSY,
-    ),
-    (r"(ip space|ip addresses?|cidr|ip range).*(exhaust|not enough|insufficient|no free|too small)", _ADDRESSES),
-    (
-        r"(master|node|cluster|kubernetes) version .*(unsupported|not supported|invalid|not found)|no valid versions",
-        _VERSION,
-    ),
-    (r"version .*(is unsupported|is not (valid|supported|available))", _VERSION),
-    (
-        r"(machine ?type|accelerator).*(not (exist|found|available|supported|compatible)|does not exist|invalid)",
-        _MACHINE,
-    ),
-    (r"(zone|location).*(does not exist|not found|invalid|not available|not within)", _ZONE),
-    (r"service account .*(does not exist|not found|disabled)", _NODE_ACCOUNT),
-    (r"being used by|in use by|is already being used", _IN_USE),
-    (r"(permission|required .* permission|not authori[sz]ed|denied|forbidden)", _RIGHTS),
-    (r"(invalid_grant|invalid jwt|token.*expired|expired.*token|reauth)", _LOGIN),
-    (
-        r"(cannot|can't|can not|unable to) (be )?(chang|modif|updat)|immutable",
-        "This cannot be changed in place: docs/gke.md says what needs a new pool or a new cluster",
-    ),
-)
-
-# Codes that say that something did not work, and the message why.
-_VAGUE = (
-    "",
-    "ERROR",
-    "FAILED_PRECONDITION",
-    "forbidden",
-    "INTERNAL",
-    "INVALID_ARGUMENT",
-    "invalid",
-    "badRequest",
-    "NOT_FOUND",
-    "notFound",
-    "OUT_OF_RANGE",
-    "PERMISSION_DENIED",
-    "RESOURCE_EXHAUSTED",
-    "SET_BY_OPERATOR",
-    # Also of operations that lack machines, whose message has the code of Compute Engine.
-    "UNAVAILABLE",
-    "UNKNOWN",
-)
-_VAGUE_HINTS = {
-    "FAILED_PRECONDITION": _BUSY,
-    "INTERNAL": _AGAIN,
-    "UNAVAILABLE": _AGAIN,
-    "UNKNOWN": _AGAIN,
-    "INVALID_ARGUMENT": _INVALID,
-    "OUT_OF_RANGE": _INVALID,
-    "PERMISSION_DENIED": _RIGHTS,
-    "RESOURCE_EXHAUSTED": _QUOTA_USED,
-    "badRequest": _INVALID,
-    "forbidden": _RIGHTS,
-    "invalid": _INVALID,
+_INVALID = "Google rejects a value: correct the field in the message in the manifest"
+_CODES = {
+    "GCE_STOCKOUT *_RESOURCE_POOL_EXHAUSTED* STOCKOUT": _STOCKOUT,
+    "GCE_QUOTA_EXCEEDED QUOTA_EXCEEDED QUOTA_FOR_* quotaExceeded LIMIT_EXCEEDED": _QUOTA,
+    "SERVICE_DISABLED accessNotConfigured API_DISABLED SERVICE_NOT_ACTIVATED": _SERVICE,
+    "BILLING_DISABLED BILLING_NOT_ENABLED billingNotEnabled UREQ_PROJECT_BILLING_NOT_FOUND": _BILLING,
+    "IAM_PERMISSION_DENIED insufficientPermissions": _PERMISSIONS,
+    "ACCESS_TOKEN_SCOPE_INSUFFICIENT": "The access scopes of this machine or pod are too narrow: set them to "
+    "cloud-platform (gcloud compute instances set-service-account --scopes cloud-platform; on GKE use Workload "
+    "Identity Federation), or set credentials_file",
+    "ACCESS_TOKEN_EXPIRED CREDENTIALS_MISSING ACCESS_TOKEN_TYPE_UNSUPPORTED ACCOUNT_STATE_INVALID UNAUTHENTICATED "
+    "authError": _LOGIN,
+    "RATE_LIMIT_EXCEEDED rateLimitExceeded userRateLimitExceeded RESOURCE_OPERATION_RATE_EXCEEDED": "Google limits the "
+    "rate of calls: run again later, or provision fewer clusters at once (forks)",
+    "ORG_POLICY_VIOLATION CONDITION_NOT_MET_ORG_POLICY CONSTRAINT_VIOLATION": _POLICY,
+    "GKE_SERVICE_ACCOUNT_DELETED": "GKE's own service account lost its permissions in the project: grant "
+    "service-NUMBER@container-engine-robot.iam.gserviceaccount.com the role roles/container.serviceAgent",
+    "NODE_SERVICE_ACCOUNT_MISSING_PERMISSIONS": _NODE_ACCOUNT,
+    "CLOUD_KMS_KEY_ERROR CLOUD_KMS_KEY_DESTROYED": "Check the key that encrypts the cluster in Cloud KMS: it must "
+    "exist and be enabled, and GKE must be allowed to use it",
+    "CA_EXPIRING": "Rotate the credentials of the cluster (`gcloud container clusters update "
+    "--start-credential-rotation`)",
+    "IP_SPACE_EXHAUSTED* IN_USE_ADDRESSES SUBNETWORK_IP_EXHAUSTED": _ADDRESSES,
+    "RESOURCE_IN_USE_BY_ANOTHER_RESOURCE resourceInUseByAnotherResource RESOURCE_IN_USE": _IN_USE,
+    "RESOURCE_NOT_READY resourceNotReady CLUSTER_ALREADY_HAS_OPERATION": _BUSY,
+    "ALREADY_EXISTS RESOURCE_ALREADY_EXISTS alreadyExists": "A resource with this name already exists and was not "
+    "created by this collection: rename or remove it",
+    "ABORTED conditionNotMet CONDITION_NOT_MET": "It was changed by another client at the same time: run again",
+    "DEADLINE_EXCEEDED DATA_LOSS internalError backendError INTERNAL_ERROR TIMEOUT VM_MIN_COUNT_NOT_REACHED": _RETRY,
 }
+_TEXTS = {
+    r"zone_resource_pool_exhausted|gce_stockout|does not have enough resources available|stockout|out of "
+    r"stock": _STOCKOUT,
+    r"has not been used in project|is not enabled|it is disabled|api has not been enabled": _SERVICE,
+    r"disableserviceaccountkeycreation|key creation is not allowed": "An organization policy forbids keys of service "
+    "accounts (iam.disableServiceAccountKeyCreation): ask for an exception for this project, because the fleet "
+    "connects to the cluster with such a key",
+    r"constraint.*(violat|constraints/)|organi[sz]ation policy|org policy": _POLICY,
+    r"billing": _BILLING,
+    r"(quota|limit) .*exceeded|exceeded .*quota|insufficient .*quota|quota_exceeded|gpus_all_regions": _QUOTA,
+    r"incompatible operation|operation .* (currently|already) |is currently (being )?"
+    r"(updat|upgrad|creat|repair)": _BUSY,
+    r"(ip space|ip addresses?|cidr|ip range).*(exhaust|not enough|insufficient|no free|too small)": _ADDRESSES,
+    r"(master|node|cluster|kubernetes) version .*(unsupported|not supported|invalid|not found)|no valid "
+    r"versions|version .*(is unsupported|is not (valid|supported|available))": _VERSION,
+    r"(machine ?type|accelerator).*(not (exist|found|available|supported|compatible)|does not exist|invalid)": "Use a "
+    "machine type and accelerators that the zone offers (`gcloud compute machine-types list --zones ZONE` and `gcloud "
+    "compute accelerator-types list`)",
+    r"(zone|location).*(does not exist|not found|invalid|not available|not within)": "Use a zone of the region that "
+    "the message or `gcloud compute zones list` lists",
+    r"service account .*(does not exist|not found|disabled)": _NODE_ACCOUNT,
+    r"being used by|in use by|is already being used": _IN_USE,
+    r"permission|not authori[sz]ed|denied|forbidden": _PERMISSIONS,
+    r"invalid_grant|invalid jwt|token.*expired|expired.*token|reauth": _LOGIN,
+    r"(cannot|can't|can not|unable to) (be )?(chang|modif|updat)|immutable": "This field is immutable: docs/gke.md "
+    "lists the changes that require a new pool or a new cluster",
+}
+_VAGUE = {
+    "FAILED_PRECONDITION": _BUSY,
+    # UNAVAILABLE is also the code of operations that lack machines. Their message has the code of Compute Engine.
+    "INTERNAL UNAVAILABLE UNKNOWN": _RETRY,
+    "INVALID_ARGUMENT OUT_OF_RANGE badRequest invalid": _INVALID,
+    "PERMISSION_DENIED forbidden": _PERMISSIONS,
+    "RESOURCE_EXHAUSTED": _QUOTA,
+    "ERROR NOT_FOUND notFound SET_BY_OPERATOR": "",
+}
+HINTS = Hints(_CODES, _TEXTS, _VAGUE, re.compile(r"\b[A-Z]+(?:_[A-Z]+)+\b"))
 
 
 def hint_for(code: str, message: str) -> str:
-    """Return what to do about the error: a sentence without a full stop, or nothing for a code that is not known.
+    """Return the hint for the code and the message of an error or a condition; "" for an unknown error.
 
-    `code` is the reason or the status of an answer, the code of an operation, or that of a condition; `message` is the
-    text that came with it. Where a code merely says that something went wrong, the message decides: it often names the
-    code of Compute Engine, which is beneath GKE.
-    """
-    if among(code, _VAGUE):
-        return _of_message(message) or _VAGUE_HINTS.get(code, "")
-    return of_code(_BY_CODE, code) or _of_message(message)
-
-
-def _of_message(message: str) -> str:
-    """Return the hint for the first code that the message names, else on what it says."""
-    words = re.findall(r"\b[A-Z]+(?:_[A-Z]+)+\b", message)
-    return of_words(_BY_CODE, _VAGUE, words) or of_text(_BY_TEXT, message)
+    A hint is a sentence without a full stop."""
+    hint = HINTS.of_vague(code, message)
+    return (HINTS.of_code(code) or HINTS.of_message(message)) if hint is None else hint

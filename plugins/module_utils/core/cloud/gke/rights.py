@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 APIS = tuple(
     f"{name}.googleapis.com" for name in ("cloudresourcemanager", "compute", "container", "file", "iam", "serviceusage")
@@ -13,64 +13,43 @@ APIS = tuple(
 
 KEYS = "roles/iam.serviceAccountKeyAdmin"
 """Only needed where the cluster gets a key of its service account."""
-MAKING: dict[str, tuple[str, ...]] = {
-    "roles/compute.networkAdmin": (
-        "compute.globalOperations.list",
-        "compute.networks.create",
-        "compute.networks.get",
-        "compute.networks.updatePolicy",
-        "compute.networks.use",
-        "compute.regionOperations.list",
-        "compute.routers.create",
-        "compute.routers.get",
-        "compute.routers.update",
-        "compute.subnetworks.create",
-        "compute.subnetworks.get",
-        "compute.subnetworks.setPrivateIpGoogleAccess",
-        "compute.subnetworks.update",
-        "compute.subnetworks.use",
-    ),
-    "roles/container.admin": (
-        "container.clusters.create",
-        "container.clusters.get",
-        "container.clusters.update",
+
+
+def _table(permissions: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+    return {role: tuple(names.split()) for role, names in permissions.items()}
+
+
+MAKING = _table(
+    {
+        "roles/compute.networkAdmin": "compute.globalOperations.list compute.networks.create compute.networks.get "
+        "compute.networks.updatePolicy compute.networks.use compute.regionOperations.list compute.routers.create "
+        "compute.routers.get compute.routers.update compute.subnetworks.create compute.subnetworks.get "
+        "compute.subnetworks.setPrivateIpGoogleAccess compute.subnetworks.update compute.subnetworks.use",
+        "roles/container.admin": "container.clusters.create container.clusters.get container.clusters.update "
         "container.operations.get",
-    ),
-    "roles/iam.serviceAccountAdmin": (
-        "iam.serviceAccounts.create",
-        "iam.serviceAccounts.get",
+        "roles/iam.serviceAccountAdmin": "iam.serviceAccounts.create iam.serviceAccounts.get "
         "iam.serviceAccounts.update",
-    ),
-    KEYS: (
-        "iam.serviceAccountKeys.create",
-        "iam.serviceAccountKeys.delete",
-        "iam.serviceAccountKeys.list",
-    ),
-    "roles/resourcemanager.projectIamAdmin": (
-        "resourcemanager.projects.getIamPolicy",
+        KEYS: "iam.serviceAccountKeys.create iam.serviceAccountKeys.delete iam.serviceAccountKeys.list",
+        "roles/resourcemanager.projectIamAdmin": "resourcemanager.projects.getIamPolicy "
         "resourcemanager.projects.setIamPolicy",
-    ),
-    "roles/serviceusage.serviceUsageAdmin": ("serviceusage.services.enable", "serviceusage.services.get"),
-}
-"""The permissions that make a cluster, by the predefined role that has them."""
-REMOVING: dict[str, tuple[str, ...]] = {
-    "roles/compute.loadBalancerAdmin": ("compute.instanceGroups.delete",),
-    "roles/compute.networkAdmin": (
-        "compute.backendServices.delete",
-        "compute.forwardingRules.delete",
-        "compute.networkEndpointGroups.delete",
-        "compute.networks.delete",
-        "compute.routers.delete",
-        "compute.subnetworks.delete",
-        "compute.targetPools.delete",
-    ),
-    "roles/compute.securityAdmin": ("compute.firewalls.delete", "compute.firewalls.list"),
-    "roles/compute.storageAdmin": ("compute.disks.delete", "compute.disks.list"),
-    "roles/container.admin": ("container.clusters.delete",),
-    "roles/file.editor": ("file.instances.delete", "file.instances.list"),
-    "roles/iam.serviceAccountAdmin": ("iam.serviceAccounts.delete",),
-}
-"""Those that remove it with all that was made beside it, the rest being in MAKING."""
+        "roles/serviceusage.serviceUsageAdmin": "serviceusage.services.enable serviceusage.services.get",
+    }
+)
+"""Permissions that create a cluster, by predefined role."""
+REMOVING = _table(
+    {
+        "roles/compute.loadBalancerAdmin": "compute.instanceGroups.delete",
+        "roles/compute.networkAdmin": "compute.backendServices.delete compute.forwardingRules.delete "
+        "compute.networkEndpointGroups.delete compute.networks.delete compute.routers.delete "
+        "compute.subnetworks.delete compute.targetPools.delete",
+        "roles/compute.securityAdmin": "compute.firewalls.delete compute.firewalls.list",
+        "roles/compute.storageAdmin": "compute.disks.delete compute.disks.list",
+        "roles/container.admin": "container.clusters.delete",
+        "roles/file.editor": "file.instances.delete file.instances.list",
+        "roles/iam.serviceAccountAdmin": "iam.serviceAccounts.delete",
+    }
+)
+"""Permissions that remove a cluster and its orphans, in addition to those in MAKING."""
 ACTING = "iam.serviceAccounts.actAs"
 """Needed on the service account that nodes run as; in the project when that is created with the cluster."""
 ENABLING = "serviceusage.services.enable"
@@ -85,6 +64,6 @@ def default_account(number: str) -> str:
 
 
 def lacking(roles: dict[str, tuple[str, ...]], held: Collection[str]) -> dict[str, list[str]]:
-    """Of a table of roles, those with a permission that is not held, and which these are."""
-    found = {role: [each for each in permissions if each not in held] for role, permissions in roles.items()}
-    return {role: permissions for role, permissions in found.items() if permissions}
+    """Return the missing permissions by role, without roles whose permissions are all held."""
+    missing = {role: [name for name in permissions if name not in held] for role, permissions in roles.items()}
+    return {role: permissions for role, permissions in missing.items() if permissions}

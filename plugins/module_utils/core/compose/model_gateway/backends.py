@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Backends of a gateway in mode Model: how it reaches an endpoint, what that speaks, and the key that it asks for."""
+"""Backends of a Model gateway: address, API schema and credential of an endpoint."""
 
 from __future__ import annotations
 
@@ -28,27 +28,30 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import 
 
 AI_API = f"{constants.AI_GROUP}/v1beta1"
 CLIENT_CERTIFICATE = f"{constants.MODEL_GATEWAY}-client"
-"""Certificate by which backends prove to clusters that requests are the gateway's, in each namespace with backends."""
+"""Client certificate of the gateway, in each namespace with backends."""
 SECRET_KEY = "apiKey"
 """Key in the Secret of a credential: the AI gateway reads no other."""
 
 _CREDENTIALS = tuple(name for name in private_headers.CREDENTIALS if name not in private_headers.KEYS)
-"""Headers that no endpoint outside of the fleet gets. Keys of callers are gone before, where the gateway asks for them
+"""Headers that no endpoint outside the fleet gets. A gateway with authentication removes API keys before
 (see `unasked_keys`)."""
 _MOST_REMOVED = 16
 """Headers that a backend can remove (CustomResourceDefinition of the AI gateway)."""
 
 Key = tuple[str, str]
 ClusterGateways = Mapping[Key, ClusterGateway]
-"""Cluster gateways by the namespace and name of the endpoints behind them: those of the fleet's replicas."""
+"""Cluster gateways by namespace and name of the endpoints of replicas."""
 
 
 @dataclass(frozen=True)
 class Target:
     """Destination of the requests for an endpoint.
 
-    `cluster`: of the fleet, "" for other endpoints. `server`: the name in the backend's certificate, "" for plain HTTP.
-    `model`: the name that the backend has for it, "" passes on that of the request. `headers` are set on requests."""
+    server: name in the backend's certificate, "" for plain HTTP.
+    model: the backend's name of the model, "" for the name in the request.
+    cluster: cluster of the fleet, "" for other endpoints.
+    headers: headers that are set on requests.
+    """
 
     host: str
     port: int
@@ -63,13 +66,15 @@ class Target:
 
 @dataclass(frozen=True)
 class Overflow:
-    """Detour of a service's requests for its first priority, by the cluster gateway of the gateway's own cluster.
-    Budgets are counted behind it, whose refusals the gateway takes for those of an endpoint: it goes to the next
-    priority.
+    """Overflow route: requests for the first priority pass through the cluster gateway of the gateway's own cluster.
 
-    `budgets` are those, by the names of their policies and their own. `is_ready`: requests take it; until then only the
-    objects behind the cluster gateway are composed. Foreign backends behind it get the names of callers
-    (`names_callers`) and of the service (`counts_tokens`), where tokens are counted by them."""
+    Budgets are counted there. The gateway handles rejected requests as failed endpoints, and retries the next priority.
+
+    budgets: names of policies and budgets.
+    is_ready: whether requests use the route. Until then, only the objects behind the cluster gateway are composed.
+    names_callers: whether backends outside the fleet get client names, which tokens are counted by.
+    counts_tokens: whether backends outside the fleet get the service name, which tokens are counted by.
+    """
 
     cluster_gateway: ClusterGateway
     budgets: frozenset[tuple[str, str]]
@@ -79,7 +84,7 @@ class Overflow:
 
     @property
     def withheld(self) -> list[str]:
-        """Headers of the detour that foreign backends do not get."""
+        """Headers of the overflow route that backends outside the fleet do not get."""
         return [constants.ENDPOINT_HEADER, *(() if self.counts_tokens else [constants.SERVICE_HEADER])]
 
 
@@ -89,7 +94,7 @@ def key_of(endpoint: api.ModelEndpoint) -> Key:
 
 
 def target_problem(endpoint: api.ModelEndpoint, cluster_gateways: ClusterGateways) -> str:
-    """Return the reason why gateways in mode Model cannot send requests to an endpoint, "" when there is none."""
+    """Return the reason why Model gateways cannot use an endpoint, "" if they can."""
     cluster_gateway = cluster_gateways.get(key_of(endpoint))
     if cluster_gateway:
         return cluster_gateway.problem
@@ -98,7 +103,7 @@ def target_problem(endpoint: api.ModelEndpoint, cluster_gateways: ClusterGateway
 
 
 def served_model(resource: api.ModelEndpoint | api.ModelReplica) -> str:
-    """Return the name under which the engines of a replica serve their model to gateways in mode Model."""
+    """Return the served model name of a replica for Model gateways."""
     return f"{resource.namespace}/{resource.labels.get(names.DEPLOYMENT_LABEL, resource.name)}"
 
 
@@ -120,27 +125,30 @@ def target(endpoint: api.ModelEndpoint, cluster_gateways: ClusterGateways) -> Ta
     url = parse_url(spec.backend_url)
     server = ((spec.tls and spec.tls.server_name) or url.host) if url.tls else ""
     key = spec.credential.api_key if spec.credential else None
-    # The AI gateway takes an empty prefix for its default, and joins paths such that a slash is one.
+    # For the AI gateway, an empty prefix is its default and a slash is no prefix.
     return Target(url.host, url.port, server, spec.prefix or "/", spec.schema_name, spec.model or "", key=key)
 
 
 def detour_name(backend: str) -> str:
-    """Return the name of the backend that leads to this one by the cluster gateway of the gateway's own cluster."""
+    """Return the name of the overflow backend for a backend."""
     return names.joined_name("overflow", backend)
 
 
-def detour(found: Target, cluster_gateway: ClusterGateway, service: str, name: str) -> Target:
-    """Return the target that leads to that of an endpoint by the cluster gateway of the gateway's own cluster.
+def detour(target: Target, cluster_gateway: ClusterGateway, service: str, name: str) -> Target:
+    """Return the target of an overflow route: the cluster gateway of the gateway's own cluster.
 
-    What the endpoint speaks and what it calls its model are settled before the cluster gateway, as without it.
-    `service` is the name of the model, `name` that of the endpoint's backend."""
+    Requests have the schema and model name of the endpoint before they reach the cluster gateway.
+
+    service: name of the model.
+    name: name of the endpoint's backend.
+    """
     return replace(
-        found,
+        target,
         host=cluster_gateway.hostname,
         port=PORT,
         server=cluster_gateway.hostname,
         # The API prefixes of the AI gateway.
-        prefix="/anthropic/v1" if found.schema == ANTHROPIC else "/v1",
+        prefix="/anthropic/v1" if target.schema == ANTHROPIC else "/v1",
         cluster=cluster_gateway.cluster,
         key=None,
         headers=((constants.SERVICE_HEADER, service), (constants.ENDPOINT_HEADER, name)),
@@ -157,60 +165,61 @@ def credential_name(backend: str) -> str:
     return names.joined_name("credential", backend)
 
 
-def unasked_keys(found: Target) -> list[str]:
-    """Return the headers with keys that callers may send to a gateway that asks for none, without that of the key of an
-    endpoint, which takes the place of theirs."""
-    own = (X_API_KEY if found.schema == ANTHROPIC else AUTHORIZATION).lower() if found.key else ""
-    return sorted(private_headers.KEYS - {own})
+def unasked_keys(target: Target) -> list[str]:
+    """Return the API key headers of clients that a gateway without authentication must remove.
+
+    The key of the endpoint replaces the header that it uses."""
+    key_header = (X_API_KEY if target.schema == ANTHROPIC else AUTHORIZATION).lower() if target.key else ""
+    return sorted(private_headers.KEYS - {key_header})
 
 
 def backend_objects(
-    metadata: Mapping[str, Any], found: Target, *, names_callers: bool = False, withheld: Sequence[str] = ()
+    metadata: Mapping[str, Any], target: Target, *, names_callers: bool = False, withheld: Sequence[str] = ()
 ) -> Iterable[Object]:
     """Yield the objects of a backend, which all have this metadata.
 
-    Those of the fleet get the name of who calls, others with `names_callers` only. None gets headers that are
-    `withheld`."""
+    Backends of the fleet always get client names, other backends only with `names_callers`. `withheld` headers are
+    removed."""
     name = parts.name_of(metadata)
-    address = {"fqdn": {"hostname": found.host, "port": found.port}}
-    secure = {"tls": _tls(found)} if found.server else {}
+    address = {"fqdn": {"hostname": target.host, "port": target.port}}
+    secure = {"tls": _tls(target)} if target.server else {}
     yield parts.envoy_object("Backend", metadata, {"endpoints": [address], **secure})
     service: dict[str, Any] = {
-        "schema": {"name": found.schema, "prefix": found.prefix},
+        "schema": {"name": target.schema, "prefix": target.prefix},
         "backendRef": parts.named("Backend", name, constants.ENVOY_GROUP),
     }
-    # A removed header is missing when the request ends, too, for token budgets for example.
+    # Token budgets cannot use removed headers, which are also missing at the end of the request.
     caller = [] if names_callers else [constants.CALLER_HEADER]
     private = [*_CREDENTIALS, *private_headers.HOPS]
     if len(private) + len(caller) + len(withheld) > _MOST_REMOVED:
-        # The gateway itself has removed credentials before.
+        # The gateway itself also removes credentials.
         private = [*private_headers.HOPS]
-    foreign = [] if found.cluster else [*caller, *private]
+    foreign = [] if target.cluster else [*caller, *private]
     removed = [*foreign, *withheld]
     mutation = {
-        **({"set": [{"name": header, "value": value} for header, value in found.headers]} if found.headers else {}),
+        **({"set": [{"name": header, "value": value} for header, value in target.headers]} if target.headers else {}),
         **({"remove": removed} if removed else {}),
     }
     if mutation:
         service["headerMutation"] = mutation
     yield _ai_object("AIServiceBackend", metadata, service)
-    if found.key:
-        yield _ai_object("BackendSecurityPolicy", metadata, _key_policy(found, name))
+    if target.key:
+        yield _ai_object("BackendSecurityPolicy", metadata, _key_policy(target, name))
 
 
-def _tls(found: Target) -> dict[str, Any]:
-    if not found.cluster:
-        return {"wellKnownCACertificates": "System", "sni": found.server}
+def _tls(target: Target) -> dict[str, Any]:
+    if not target.cluster:
+        return {"wellKnownCACertificates": "System", "sni": target.server}
     return {
-        "caCertificateRefs": [parts.named("ConfigMap", cluster_ca_name(found.cluster))],
-        "sni": found.server,
+        "caCertificateRefs": [parts.named("ConfigMap", cluster_ca_name(target.cluster))],
+        "sni": target.server,
         "clientCertificateRef": parts.named("Secret", CLIENT_CERTIFICATE),
     }
 
 
-def _key_policy(found: Target, name: str) -> dict[str, Any]:
+def _key_policy(target: Target, name: str) -> dict[str, Any]:
     secret = {"secretRef": {"name": credential_name(name)}}
-    is_anthropic = found.schema == ANTHROPIC
+    is_anthropic = target.schema == ANTHROPIC
     kind, field = ("AnthropicAPIKey", "anthropicAPIKey") if is_anthropic else ("APIKey", "apiKey")
     return {
         "type": kind,

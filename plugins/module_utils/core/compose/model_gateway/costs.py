@@ -2,8 +2,8 @@
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """Cost of requests in the currency of the price catalogue: CEL expressions over tokens, which the AI gateway evaluates.
 
-The rate limit service counts integers of 32 bits. Costs are therefore numbers of budget units, such as 0.00001 USD, and
-each request is rounded up to one unit.
+The rate limit service counts 32-bit integers. Costs are therefore numbers of budget units, such as 0.00001 USD, and the
+cost of each request is rounded up.
 """
 
 from __future__ import annotations
@@ -20,61 +20,64 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.pricing impo
 
 COST_KEY = "llm_cost"
 """Key of the cost of a request in the metadata of the AI gateway."""
+_TOKENS = {
+    "input": "input_tokens",
+    "output": "output_tokens",
+    "cached_input": "cached_input_tokens",
+    "cache_write": "cache_creation_input_tokens",
+}
+"""Names of token counts in CEL by fields of a price."""
 _PRICED_TOKENS = 10**6
 _PRECISION = 10**4
 MOST_OF_REQUEST = 10**9
-"""Most units that Envoy counts for a request (hits_addend)."""
+"""Maximum number of units that Envoy counts for a request (hits_addend)."""
 LARGEST_REQUEST = 10 * _PRICED_TOKENS
-"""Tokens that a request is expected to have at most."""
+"""Expected maximum number of tokens of a request."""
 
 
 @dataclass(frozen=True)
 class ServicePrices:
-    """Prices of a ModelService by the names of its entries of endpoints, all in one currency.
+    """Prices of a ModelService in one currency.
 
-    `unit`: amount that is counted as 1."""
+    entries: prices by the names of `spec.endpoints`.
+    unit: amount that counts as 1.
+    """
 
     entries: Mapping[str, ModelPrice]
     unit: Decimal
 
     def expression(self, backends: Mapping[str, str]) -> str:
-        """Return the cost of a request in units, as CEL. `backends`: entries of endpoints by names of backends.
+        """Return the cost of a request in units, as CEL. `backends`: names of endpoint entries by backend name.
 
-        An entry without a price, and a backend that is not known yet, cost as much as the most expensive entry."""
+        The price of unpriced entries and unknown backends is the highest price."""
         highest = max(self.entries.values(), key=_rank)
-        others: dict[str, list[str]] = {}
-        last = self._cost(highest)
+        backends_by_cost: dict[str, list[str]] = {}
         for backend, entry in sorted(backends.items()):
-            cost = self._cost(self.entries.get(entry, highest))
-            if cost != last:
-                others.setdefault(cost, []).append(backend)
-        if set(backends.values()) <= self.entries.keys() and len(others) == 1 and not self._has(last, backends):
-            return next(iter(others))
-        cases = "".join(f"{_is_one_of(names)} ? {cost} : " for cost, names in sorted(others.items()))
-        return cases + last
-
-    def _has(self, cost: str, backends: Mapping[str, str]) -> bool:
-        return any(self._cost(self.entries[entry]) == cost for entry in backends.values())
+            backends_by_cost.setdefault(self._cost(self.entries.get(entry, highest)), []).append(backend)
+        if len(backends_by_cost) == 1:
+            return min(backends_by_cost)
+        default = self._cost(highest)
+        backends_by_cost.pop(default, None)
+        cases = "".join(f"{_is_one_of(names)} ? {cost} : " for cost, names in sorted(backends_by_cost.items()))
+        return cases + default
 
     def _cost(self, price: ModelPrice) -> str:
         """Return the cost of tokens at a price."""
-        per_token = {
-            "input_tokens": Decimal(price.input),
-            "output_tokens": Decimal(price.output),
-            "cached_input_tokens": None if price.cached_input is None else Decimal(price.cached_input),
-            "cache_creation_input_tokens": None if price.cache_write is None else Decimal(price.cache_write),
+        amounts = {name: getattr(price, field) for field, name in _TOKENS.items()}
+        # Factors are integers because CEL cannot round up. More digits could overflow its 64 bits.
+        factors = {
+            name: math.ceil(Fraction(amount) / Fraction(self.unit) * _PRECISION)
+            for name, amount in amounts.items()
+            if amount is not None
         }
-        known = {name: Fraction(each) / Fraction(self.unit) for name, each in per_token.items() if each is not None}
-        # Integers, as CEL has no conversion that rounds up. More digits could overflow its 64 bits.
-        factors = {name: math.ceil(each * _PRECISION) for name, each in known.items()}
         divisor = _PRICED_TOKENS * _PRECISION
         common = math.gcd(divisor, *factors.values())
-        parts = [
-            f"{_uncached(known) if name == 'input_tokens' else name} * {factor // common}u"
+        terms = [
+            f"{_uncached_tokens(factors) if name == 'input_tokens' else name} * {factor // common}u"
             for name, factor in factors.items()
             if factor
         ]
-        return f"({' + '.join(parts) or '0u'} + {divisor // common - 1}u) / {divisor // common}u"
+        return f"({' + '.join(terms) or '0u'} + {divisor // common - 1}u) / {divisor // common}u"
 
 
 def limit_units(budget: Budget, unit: Decimal) -> int:
@@ -83,7 +86,7 @@ def limit_units(budget: Budget, unit: Decimal) -> int:
 
 
 def least_unit(prices: Iterable[ModelPrice]) -> Decimal:
-    """Return the least budget unit at which Envoy counts the largest request at these prices."""
+    """Return the smallest budget unit that lets Envoy count the largest request at these prices."""
     return max(map(_rank, prices)) * LARGEST_REQUEST / _PRICED_TOKENS / MOST_OF_REQUEST
 
 
@@ -102,15 +105,15 @@ def _rank(price: ModelPrice) -> Decimal:
     return Decimal(price.input) + Decimal(price.output)
 
 
-def _uncached(known: Mapping[str, Fraction]) -> str:
-    """Return the input tokens that have no price of their own, which are never less than none."""
-    own = [name for name in ("cached_input_tokens", "cache_creation_input_tokens") if name in known]
-    if not own:
+def _uncached_tokens(factors: Mapping[str, int]) -> str:
+    """Return the number of input tokens without a separate price, at least 0."""
+    cached = [name for name in ("cached_input_tokens", "cache_creation_input_tokens") if name in factors]
+    if not cached:
         return "input_tokens"
-    return f"({' + '.join(own)} < input_tokens ? input_tokens - {' - '.join(own)} : 0u)"
+    return f"({' + '.join(cached)} < input_tokens ? input_tokens - {' - '.join(cached)} : 0u)"
 
 
 def _is_one_of(backends: Iterable[str]) -> str:
-    """Return the test for backends, as CEL. AI gateways name one `name.namespace` or `namespace/name/route/…`."""
+    """Return a CEL test for backends. AI gateways call a backend `name.namespace` or `namespace/name/route/…`."""
     names = "|".join(map(re.escape, backends)).replace("\\", "\\\\")
     return f'backend.matches("(^|/)({names})([./]|$)")'

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Gateway in mode Model: the objects on its cluster that all services share."""
+"""Model gateway: the objects on its cluster that all services share."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import 
 
 NAME = constants.MODEL_GATEWAY
 CALLERS_POLICY = f"{NAME}-callers"
-"""SecurityPolicy that asks callers for a key."""
+"""SecurityPolicy that authenticates clients."""
 TOKENS_POLICY = f"{NAME}-callers-jwt"
-"""SecurityPolicy that asks for a token at the listener for tokens, where a gateway accepts API keys too."""
+"""SecurityPolicy of the token listener of a gateway that also accepts API keys."""
 TOKEN_PROVIDER = "modelplane"
-"""Provider of tokens, by whose name Envoy keeps their claims."""
+"""Name of the token provider. Envoy stores claims under this name."""
 CALLERS_SECRET = f"{NAME}-callers"
-"""Secret with the keys of all callers, as the Secrets that the gateway selects have them."""
+"""Secret with the API keys from all Secrets that the gateway selects."""
 HEALTH = f"{NAME}-healthz"
-"""HTTPRoute that answers to anyone that the gateway is there."""
+"""HTTPRoute of the health check."""
 RATE_LIMITED = f"{NAME}-rate-limited"
 """HTTPRoute with a rate limit that counts no request."""
 
@@ -37,8 +37,8 @@ DEFAULT_PRIORITIES = 2
 """Priorities that the retries of the gateway's own policy reach."""
 
 RETRIED = (429, 502, 503, 504, 529)
-"""Status codes that are retried by default: those of overloaded and unreachable endpoints, not those of failed requests
-(500) or slow clients (408)."""
+"""Status codes that are retried by default: overloaded and unreachable endpoints, but neither failed requests (500) nor
+slow clients (408)."""
 _NOT_OF_CALLERS = (
     constants.CALLER_HEADER,
     constants.SERVICE_HEADER,
@@ -46,21 +46,21 @@ _NOT_OF_CALLERS = (
     constants.MODEL_HEADER,
     *constants.KNOWN_AGAIN_HEADERS,
 )
-"""Headers that gateways write, so none is taken from a caller."""
+"""Headers that gateways write. They are removed from requests of clients."""
 
 
 def retries(priorities: int) -> int:
-    """Return the number of retries by which a request reaches every one of so many priorities."""
+    """Return the number of retries that a request needs to reach all priorities."""
     return ATTEMPTS * priorities - 1
 
 
 def listener_name(gateway: api.InferenceGateway) -> str:
-    """Return the listener that serves models: with TLS, keys must not travel over port 80."""
+    """Return the listener that serves models. With TLS, clients must not send keys over port 80."""
     return parts.HTTPS if gateway.spec.tls else parts.HTTP
 
 
 def listener_names(gateway: api.InferenceGateway) -> list[str]:
-    """Return the listeners that serve models: clients with tokens have one of their own beside that for API keys."""
+    """Return the listeners that serve models. Clients with tokens use a separate listener if there are API keys."""
     name = listener_name(gateway)
     auth = gateway.spec.auth
     return [name, parts.token_listener(name)] if auth and auth.hostname else [name]
@@ -72,34 +72,36 @@ def accepts_tokens(gateway: api.InferenceGateway) -> bool:
 
 
 def parent(section: str) -> dict[str, str]:
-    """Return the parentRef by which routes of the gateway's own namespace attach to a listener."""
+    """Return the parentRef of routes in the gateway's own namespace."""
     return {**parts.named("Gateway", NAME, constants.GATEWAY_GROUP), "sectionName": section}
 
 
 def gateway_metadata(
     gateway: api.InferenceGateway, name: str, namespace: str | None = None, cluster: str = ""
 ) -> dict[str, Any]:
-    """Return the metadata of an object that is composed for a gateway; a `namespace` of "" is that of none.
+    """Return the metadata of an object of a gateway.
 
-    `cluster` is a workload cluster that the object is about."""
-    place = constants.SYSTEM_NAMESPACE if namespace is None else namespace
+    namespace: "" for cluster-scoped objects. Defaults to the system namespace.
+    cluster: workload cluster for the label, if any.
+    """
+    namespace = constants.SYSTEM_NAMESPACE if namespace is None else namespace
     labels = control_labels(gateway, names.GATEWAY_LABEL)
     if cluster:
         labels[names.CLUSTER_LABEL] = names.label_value(cluster)
-    return {"name": name, **({"namespace": place} if place else {}), "labels": labels}
+    return {"name": name, **({"namespace": namespace} if namespace else {}), "labels": labels}
 
 
 def composed_gateways(gateways: Iterable[api.InferenceGateway]) -> dict[str, api.InferenceGateway]:
-    """Return the gateways in mode Model that are composed, by cluster: of several for one, the first by name."""
-    found: dict[str, api.InferenceGateway] = {}
+    """Return the Model gateways by cluster: the first by name for each cluster."""
+    gateway_by_cluster: dict[str, api.InferenceGateway] = {}
     for gateway in sorted(gateways, key=lambda gateway: gateway.name):
         if gateway.mode == "Model":
-            found.setdefault(gateway.spec.cluster_name or "", gateway)
-    return found
+            gateway_by_cluster.setdefault(gateway.spec.cluster_name or "", gateway)
+    return gateway_by_cluster
 
 
 def gateway_objects(gateway: api.InferenceGateway) -> tuple[Object, ...]:
-    """Return the objects of a gateway in mode Model, without those of the services that it serves."""
+    """Return the objects of a Model gateway, without the objects of its services."""
     return (
         gateway_namespace(),
         _gateway(gateway),
@@ -114,12 +116,12 @@ def gateway_objects(gateway: api.InferenceGateway) -> tuple[Object, ...]:
 
 
 def certificate_secrets(gateway: api.InferenceGateway) -> list[str]:
-    """Return the names of the Secrets with the certificates of a gateway, on the control cluster and on its own."""
+    """Return the names of the certificate Secrets on the control cluster and on the gateway's cluster."""
     return [reference.name for reference in gateway.spec.tls.certificate_refs] if gateway.spec.tls else []
 
 
 def gateway_namespace() -> Object:
-    """Return the Namespace of the gateway, with the label by which its listeners take routes."""
+    """Return the Namespace of the gateway, with the label that its listeners require for routes."""
     return system_namespace({names.NAMESPACE_LABEL: constants.SYSTEM_NAMESPACE})
 
 
@@ -137,14 +139,14 @@ def _gateway(gateway: api.InferenceGateway) -> Object:
 def _callers(gateway: api.InferenceGateway) -> Iterable[Object]:
     """Yield the policies that authenticate clients, and write their names into headers.
 
-    Envoy asks each request for an API key where it does so at all, so clients with tokens have a listener of their own.
-    Without the policy of that listener the one of the whole Gateway holds there, which takes no token."""
+    Envoy cannot accept API keys and tokens on one listener, so clients with tokens have a separate listener. Without
+    its own policy, the policy of the whole Gateway would apply to that listener and reject tokens."""
     auth = gateway.spec.auth
     if auth and auth.api_key:
         target = {"targetRefs": parts.gateway_target(NAME)}
         keys = {
             "credentialRefs": [parts.named("Secret", CALLERS_SECRET)],
-            # The first is that of OpenAI's clients, the other that of Anthropic's.
+            # OpenAI clients send the first header, Anthropic clients the second.
             "extractFrom": [{"headers": ["Authorization", "x-api-key"]}],
             "forwardClientIDHeader": constants.CALLER_HEADER,
             "sanitize": True,
@@ -154,15 +156,15 @@ def _callers(gateway: api.InferenceGateway) -> Iterable[Object]:
     if auth and auth.jwt:
         name, listener = (TOKENS_POLICY, listener_names(gateway)[1]) if auth.api_key else (CALLERS_POLICY, "")
         target = {"targetRefs": parts.gateway_target(NAME, listener)}
-        named = {"name": "has-subject", "action": "Allow", "cel": f"'{constants.SUBJECT_HEADER}' in request.headers"}
+        rule = {"name": "has-subject", "action": "Allow", "cel": f"'{constants.SUBJECT_HEADER}' in request.headers"}
         yield parts.envoy_object(
             "SecurityPolicy",
             gateway_metadata(gateway, name),
             {
                 **target,
                 "jwt": {"providers": [_token_provider(auth.jwt)]},
-                # A policy of a route has rules in place of these, which name callers.
-                "authorization": {"defaultAction": "Deny", "rules": [named]},
+                # The policy of a route replaces this rule with rules for its clients.
+                "authorization": {"defaultAction": "Deny", "rules": [rule]},
             },
         )
 
@@ -196,7 +198,7 @@ def _failover(gateway: api.InferenceGateway) -> Object:
                 "numAttemptsPerPriority": ATTEMPTS,
                 "numRetries": retries(DEFAULT_PRIORITIES),
                 "retryOn": {
-                    # Status codes count only with the last of these.
+                    # The last trigger enables the status codes.
                     "triggers": ["connect-failure", "refused-stream", "reset", "retriable-status-codes"],
                     "httpStatusCodes": sorted(set(statuses)),
                 },
@@ -208,7 +210,7 @@ def _failover(gateway: api.InferenceGateway) -> Object:
                     "interval": "5s",
                     "maxEjectionPercent": 100,
                 },
-                # Otherwise a priority whose endpoints are ejected gets requests all the same.
+                # Otherwise Envoy sends requests to ejected endpoints.
                 "panicThreshold": 0,
             },
         },
@@ -217,14 +219,14 @@ def _failover(gateway: api.InferenceGateway) -> Object:
 
 def _client_traffic(gateway: api.InferenceGateway) -> Object:
     metadata = gateway_metadata(gateway, f"{NAME}-client-traffic")
-    # An API key replaces this name of the client. Without one it stays, and is that of no key.
-    written = {constants.CALLER_HEADER: constants.TOKEN_CALLER} if accepts_tokens(gateway) else {}
+    # An API key replaces this client name. No key has this name.
+    headers_to_set = {constants.CALLER_HEADER: constants.TOKEN_CALLER} if accepts_tokens(gateway) else {}
     # The processor decodes only gzip and br, and responds with 500 to other encodings. A client might decode none.
-    written["accept-encoding"] = "identity"
+    headers_to_set["accept-encoding"] = "identity"
     early = {
-        "set": [{"name": name, "value": value} for name, value in written.items()],
-        "remove": [name for name in _NOT_OF_CALLERS if name not in written],
-        # A backend can remove 16 headers at most, so the gateway removes here what no backend needs.
+        "set": [{"name": name, "value": value} for name, value in headers_to_set.items()],
+        "remove": [name for name in _NOT_OF_CALLERS if name not in headers_to_set],
+        # A backend can remove at most 16 headers, so the gateway removes headers that no backend needs.
         "removeOnMatch": [
             {"type": "Exact", "value": constants.SUBJECT_HEADER},
             *({"type": "Exact", "value": name} for name in private_headers.CLIENT_HEADERS),
@@ -237,11 +239,11 @@ def _client_traffic(gateway: api.InferenceGateway) -> Object:
 
 
 def _health(gateway: api.InferenceGateway) -> Iterable[Object]:
-    """Yield the objects that answer /healthz, without a key: load balancers have none."""
+    """Yield the objects that respond to /healthz. Load balancers send no API key."""
     metadata = gateway_metadata(gateway, HEALTH)
     body = {"type": "Inline", "inline": '{"status":"ok"}'}
-    answer = {"statusCode": 200, "contentType": "application/json", "body": body}
-    yield parts.envoy_object("HTTPRouteFilter", metadata, {"directResponse": answer})
+    response = {"statusCode": 200, "contentType": "application/json", "body": body}
+    yield parts.envoy_object("HTTPRouteFilter", metadata, {"directResponse": response})
     reference = parts.named("HTTPRouteFilter", HEALTH, constants.ENVOY_GROUP)
     yield _http_route(
         metadata,
@@ -249,7 +251,7 @@ def _health(gateway: api.InferenceGateway) -> Iterable[Object]:
         {"type": "ExtensionRef", "extensionRef": reference},
         parent(parts.HTTP),
     )
-    # Of all policies on routes this one takes the place of the gateway's: nothing but the answer above is behind it.
+    # This policy replaces the gateway's policy. The route serves only the response above.
     yield parts.envoy_object(
         "SecurityPolicy",
         gateway_metadata(gateway, f"{HEALTH}-open"),
@@ -308,8 +310,7 @@ def _http_route(
 
 
 def _client_authority(gateway: api.InferenceGateway) -> Iterable[Object]:
-    """Yield the CA of the certificates by which the gateway proves itself to clusters, and the copy of its
-    certificate."""
+    """Yield the CA that issues the gateway's client certificates, and a copy of the CA certificate."""
     signer = f"{NAME}-selfsigned"
     yield parts.self_signed(gateway_metadata(gateway, signer))
     name = constants.MODEL_GATEWAY_CA

@@ -1,11 +1,11 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""EnvoyProxies, EnvoyPatchPolicies and the NetworkPolicy of the Gateways that gateways in mode Model are made of.
+"""EnvoyProxies, EnvoyPatchPolicies and the NetworkPolicy of Model gateways.
 
-An EnvoyProxy says which containers run in the namespace of Envoy Gateway, an EnvoyPatchPolicy may make Envoy do
-anything, and the NetworkPolicy is in the namespace of Envoy Gateway. So the fleet has no right to write them. They are
-the same for all fleets, and the serving stack applies them, with the rights of an administrator
-(`workload_gateway.py`).
+An EnvoyProxy configures the containers in the namespace of Envoy Gateway, an EnvoyPatchPolicy can change any Envoy
+setting, and the NetworkPolicy is in the namespace of Envoy Gateway. The fleet therefore has no permission to write
+them. The serving stack applies them with administrator permissions (`workload_gateway.py`). They are the same for all
+fleets.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ _USAGE = {
     "duration_ms": "%DURATION%",
     "start_time": "%START_TIME%",
 }
-"""Fields of a usage record: never of a prompt or an answer. The caller is read from metadata, as its header is removed
-before providers see it."""
+"""Fields of a usage record, without prompts and responses. The client name is read from metadata because its header is
+removed before requests reach providers."""
 
 _RESOLVER = {
     "name": "envoy.network.dns_resolver.cares",
@@ -62,18 +62,18 @@ name again, and uses the new backend without addresses if all attempts fail."""
 
 
 def host_objects(endpoint_hosts: Iterable[str] = ()) -> tuple[Object, ...]:
-    """Return what a cluster has that a gateway in mode Model may run on. `endpoint_hosts`: internal hosts that
-    endpoints may use. Raises ValueError for an invalid one.
+    """Return the objects of a cluster that can run a Model gateway. `endpoint_hosts`: internal hosts that endpoints may
+    use. Raises ValueError for an invalid host.
 
-    A patch for a listener, or a Gateway, that is not there changes nothing and keeps nothing else from working."""
+    A patch for a missing listener or Gateway has no effect."""
     gateway, cluster_gateway = constants.MODEL_GATEWAY, constants.CLUSTER_GATEWAY
-    # The one for tokens without TLS is in the same configuration of Envoy as that for API keys.
+    # Without TLS, both listeners are in the same Envoy configuration.
     listeners, tokens = (parts.HTTP, parts.HTTPS), parts.token_listener(parts.HTTPS)
     return (
         _proxy(gateway, telemetry=_telemetry()),
         cluster_gateway_proxy(),
         _processor(),
-        *(_patches(gateway, each, _refuses(gateway, each), _hides_addresses(gateway, each)) for each in listeners),
+        *(_patches(gateway, name, _refuses(gateway, name), _hides_addresses(gateway, name)) for name in listeners),
         _patches(gateway, tokens, _hides_addresses(gateway, tokens)),
         _patches(cluster_gateway, parts.HTTPS, _refuses(cluster_gateway, parts.HTTPS, MISSING_ENDPOINT)),
         _egress_policy(endpoint_hosts),
@@ -81,10 +81,10 @@ def host_objects(endpoint_hosts: Iterable[str] = ()) -> tuple[Object, ...]:
 
 
 def _egress_policy(endpoint_hosts: Iterable[str]) -> Object:
-    """Return the NetworkPolicy of the proxies that send requests to providers: those of the gateway, and those of the
-    cluster gateway, behind which budgets are counted.
+    """Return the NetworkPolicy of the proxies that send requests to providers: the proxies of the gateway and of the
+    cluster gateway.
 
-    They also use pods of their cluster: Envoy Gateway, rate limits, replicas and the collectors of telemetry."""
+    They also connect to pods of their cluster: Envoy Gateway, rate limits, replicas and telemetry collectors."""
     key = "gateway.envoyproxy.io/owning-gateway-name"
     gateways = {"key": key, "operator": "In", "values": [constants.CLUSTER_GATEWAY, constants.MODEL_GATEWAY]}
     return {
@@ -110,8 +110,8 @@ def cluster_gateway_proxy() -> Object:
 def _processor() -> Object:
     """Return the GatewayConfig of the AI gateway's processor.
 
-    It has each request in memory about six times: six requests of 40 MB took it from 55 to 1,443 MiB. The limit has
-    room for a dozen requests of 50 MiB, the largest, at once, so that more end the processor and not the node."""
+    The processor uses about six times the size of a request: six requests of 40 MB raised its memory from 55 to 1,443
+    MiB. The limit suffices for a dozen concurrent requests of the maximum size, 50 MiB. It protects the node."""
     memory = {"requests": {"cpu": "100m", "memory": "512Mi"}, "limits": {"memory": "4Gi"}}
     return {
         "apiVersion": f"{constants.AI_GROUP}/v1beta1",
@@ -124,13 +124,13 @@ def _processor() -> Object:
 def _proxy(gateway: str, **spec: Any) -> Object:
     """Return the EnvoyProxy of a Gateway; `spec` has more of its fields.
 
-    It is merged over that of the GatewayClass, which has what the variables of the cluster say: where images come from,
-    annotations and source ranges of load balancers."""
+    It is merged over the EnvoyProxy of the GatewayClass, which has the settings from the variables of the cluster:
+    image registry, annotations and source ranges of load balancers."""
     pods = {
         "gateway.envoyproxy.io/owning-gateway-name": gateway,
         "gateway.envoyproxy.io/owning-gateway-namespace": constants.SYSTEM_NAMESPACE,
     }
-    # A name with a dot is asked for as it is first: those of backends are complete.
+    # Resolves names with a dot as absolute names first: names of backends are complete.
     lookup = {"spec": {"template": {"spec": {"dnsConfig": {"options": [{"name": "ndots", "value": "1"}]}}}}}
     deployment = {
         "replicas": 2,
@@ -154,7 +154,7 @@ def _proxy(gateway: str, **spec: Any) -> Object:
             "provider": {
                 "type": "Kubernetes",
                 "kubernetes": {
-                    # That of the class may have other ones, for a Route of OpenShift.
+                    # The EnvoyProxy of the class might have another type, for a Route of OpenShift.
                     "envoyService": {"type": "LoadBalancer", "name": gateway, "externalTrafficPolicy": "Cluster"},
                     "envoyDeployment": deployment,
                     "envoyPDB": {"maxUnavailable": 1},
@@ -196,13 +196,13 @@ def _patches(gateway: str, listener: str, *patches: Mapping[str, Any]) -> Object
 
 def _refuses(gateway: str, listener: str, *first: Refusal) -> dict[str, Any]:
     """Return the patch for responses of a listener in the format of clients. `first`: refusals with precedence."""
-    # With TLS and without it managers of connections are at different places.
+    # The path of connection managers depends on TLS.
     operation = {"op": "add", "jsonPath": _MANAGERS, "path": "/local_reply_config", "value": local_replies(*first)}
     return _patch(gateway, listener, "listener.v3.Listener", operation)
 
 
 def _hides_addresses(gateway: str, listener: str) -> dict[str, Any]:
-    """Return the patch that hides addresses of callers. The AI gateway cannot remove headers of Envoy."""
+    """Return the patch that hides client addresses. The AI gateway cannot remove headers that Envoy adds."""
     operation = {"op": "add", "path": "/request_headers_to_remove", "value": ["x-envoy-external-address"]}
     return _patch(gateway, listener, "route.v3.RouteConfiguration", operation)
 

@@ -37,7 +37,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.work
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
 
 REQUEST_TIMEOUT = "300s"
-"""Time for a whole request where the service has none: what a terminating pod of the gateway waits for it."""
+"""Default timeout of a whole request: the drain timeout of the gateway's pods."""
 IDLE_TIMEOUT = "0s"
 
 _COSTS = (
@@ -49,9 +49,13 @@ _COSTS = (
 
 @dataclass(frozen=True)
 class Route:
-    """ModelService on a gateway in mode Model. `resolution` has the weights of all priorities. `names_callers`: every
-    backend gets the name of who calls, as tokens are counted by that. `overflow`: requests for the first priority take
-    a detour, where budgets are counted. `prices`: of its models, where a budget of unit Cost needs them."""
+    """ModelService on a Model gateway.
+
+    resolution: the weights of all priorities.
+    names_callers: whether every backend gets the client name, which token budgets are counted by.
+    overflow: overflow route of requests for the first priority, on which budgets are counted.
+    prices: prices of the model, if a budget of unit Cost requires them.
+    """
 
     service: api.ModelService
     gateway: api.InferenceGateway
@@ -73,18 +77,21 @@ class Route:
 
     @property
     def used(self) -> list[tuple[api.ModelEndpoint, int, int]]:
-        """Endpoints that get requests, or can get them when others fail: each with its weight and its priority, counted
-        from 0 over the priorities that have any. By priority, then as the service has them."""
-        written = self.service.spec.endpoints
+        """Endpoints with weight and priority, sorted by priority. Priorities count from 0 without gaps."""
+        specs = self.service.spec.endpoints
         weighted = [member for member in self.resolution.members if member.weight]
-        priorities = sorted({written[member.entry].priority for member in weighted})
-        found = [(each.endpoint, each.weight, priorities.index(written[each.entry].priority)) for each in weighted]
-        return sorted(found, key=lambda each: each[2])
+        priorities = sorted({specs[member.entry].priority for member in weighted})
+        endpoints = [
+            (member.endpoint, member.weight, priorities.index(specs[member.entry].priority)) for member in weighted
+        ]
+        return sorted(endpoints, key=lambda endpoint: endpoint[2])
 
     @cached_property
     def targets(self) -> Mapping[str, Target]:
         """Targets of the endpoints in use, by the names of their backends."""
-        return {self.backend_name(each): backends.target(each, self.cluster_gateways) for each, *__ in self.used}
+        return {
+            self.backend_name(endpoint): backends.target(endpoint, self.cluster_gateways) for endpoint, *__ in self.used
+        }
 
     @cached_property
     def first(self) -> Sequence[str]:
@@ -93,12 +100,12 @@ class Route:
 
     @property
     def knowing_callers(self) -> list[api.ModelEndpoint]:
-        """Endpoints in use outside of the fleet that get the names of callers."""
+        """Endpoints outside the fleet that get client names."""
         outside = [endpoint for endpoint, *__ in self.used if backends.key_of(endpoint) not in self.cluster_gateways]
         return [endpoint for endpoint in outside if self.names_callers_to(self.backend_name(endpoint))]
 
     def names_callers_to(self, backend: str) -> bool:
-        """Return whether a backend gets the names of callers wherever it is."""
+        """Return whether a backend gets client names, even outside the fleet."""
         if not self.overflow or backend not in self.first:
             return self.names_callers
         return self.overflow.names_callers or (self.names_callers and not self.overflow.is_ready)
@@ -106,14 +113,11 @@ class Route:
     @property
     def clusters(self) -> list[ClusterGateway]:
         """Cluster gateways to the clusters of the fleet that it sends requests to, by name."""
-        found = {
-            self.cluster_gateways[key]
-            for key in (backends.key_of(each) for each, *__ in self.used)
-            if key in self.cluster_gateways
-        }
+        keys = {backends.key_of(endpoint) for endpoint, *__ in self.used}
+        cluster_gateways = {self.cluster_gateways[key] for key in keys & self.cluster_gateways.keys()}
         if self.overflow:
-            found.add(self.overflow.cluster_gateway)
-        return sorted(found, key=lambda cluster_gateway: cluster_gateway.cluster)
+            cluster_gateways.add(self.overflow.cluster_gateway)
+        return sorted(cluster_gateways, key=lambda cluster_gateway: cluster_gateway.cluster)
 
     @property
     def priority_count(self) -> int:
@@ -127,7 +131,7 @@ class Route:
         return {**control_labels(self.service, names.SERVICE_LABEL), **gateway}
 
     def backend_name(self, endpoint: api.ModelEndpoint) -> str:
-        """Return the name of the backend of an endpoint: each route has its own, which goes with it."""
+        """Return the name of the backend of an endpoint. Each route has its own backends."""
         return names.joined_name(self.name, endpoint.name)
 
     def metadata(self, name: str) -> dict[str, Any]:
@@ -156,7 +160,7 @@ def model_route(route: Route) -> api.ModelRoute:
 def route_objects(route: Route) -> tuple[Object, ...]:
     """Return the objects of a service on a gateway.
 
-    There are none while no endpoint is usable: the gateway then answers 404, as for any model that it does not know."""
+    Without a usable endpoint there are none, and the gateway responds with 404, as for any unknown model."""
     if not route.used:
         return ()
     return (
@@ -169,13 +173,13 @@ def route_objects(route: Route) -> tuple[Object, ...]:
 
 
 def _trust(route: Route) -> Iterable[Object]:
-    """Yield the certificates for TLS with clusters. Services of a namespace share them: they are the gateway's."""
+    """Yield the certificates for TLS with clusters. The services of a namespace share them."""
     clusters = route.clusters
     if not clusters:
         return
-    # A Gateway, or its EnvoyProxy, may have one certificate for all backends in place of these. It would be shown to
-    # providers too, whose servers may ask for one: a backend can have another certificate and not none. And while it
-    # could not be read, no backend with TLS would work.
+    # A Gateway or its EnvoyProxy could have one certificate for all backends instead. It would also be presented to
+    # providers that request one, because a backend can replace but not disable it. While it cannot be read, no backend
+    # with TLS would work.
     yield parts.certificate(
         _shared_metadata(route, backends.CLIENT_CERTIFICATE),
         "ClusterIssuer",
@@ -193,17 +197,18 @@ def _shared_metadata(route: Route, name: str) -> dict[str, Any]:
 
 
 def _backends(route: Route) -> Iterable[Object]:
-    for name, found in route.targets.items():
-        named = route.names_callers_to(name)
+    for name, target in route.targets.items():
+        names_callers = route.names_callers_to(name)
         tokens = accepts_tokens(route.gateway)
         withheld: list[str] = []
-        if not found.cluster:
+        if not target.cluster:
             withheld += route.overflow.withheld if route.overflow and name in route.first else []
-            withheld += [constants.SUBJECT_HEADER] if tokens and not named else []
-        # Envoy removes API keys that it asks for, and no tokens.
-        if tokens or not (route.gateway.spec.auth or found.cluster):
-            withheld += backends.unasked_keys(found)
-        yield from backends.backend_objects(route.metadata(name), found, names_callers=named, withheld=withheld)
+            withheld += [constants.SUBJECT_HEADER] if tokens and not names_callers else []
+        # Envoy removes the API keys that it verifies, but no tokens.
+        if tokens or not (route.gateway.spec.auth or target.cluster):
+            withheld += backends.unasked_keys(target)
+        metadata = route.metadata(name)
+        yield from backends.backend_objects(metadata, target, names_callers=names_callers, withheld=withheld)
 
 
 def _ai_route(route: Route) -> Object:
@@ -217,13 +222,13 @@ def _ai_route(route: Route) -> Object:
 
 
 def rule_of(route: Route, headers: Mapping[str, str], references: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the rule by which requests with these headers go to these backends."""
+    """Return the rule that routes requests with these headers to these backends."""
     limits = route.service.spec.timeouts
     matches = [{"type": "Exact", "name": name, "value": value} for name, value in headers.items()]
     return {
         "matches": [{"headers": matches}],
         "backendRefs": references,
-        # The AI gateway ends requests after 60 seconds where nothing is said.
+        # The default of the AI gateway is 60 seconds.
         "timeouts": {"request": (limits and limits.request) or REQUEST_TIMEOUT},
         "streamIdleTimeout": IDLE_TIMEOUT,
     }
@@ -243,27 +248,27 @@ def ai_route(
             # Naming the costs also makes the gateway ask backends for the tokens of streams.
             "llmRequestCosts": [
                 *({"metadataKey": key, "type": kind} for key, kind in _COSTS),
-                *_price(route, [each["name"] for rule in rules for each in rule["backendRefs"]]),
+                *_price(route, [backend["name"] for rule in rules for backend in rule["backendRefs"]]),
             ],
         },
     }
 
 
-def _price(route: Route, ways: Collection[str]) -> Iterable[dict[str, str]]:
-    """Yield the cost of a request by the prices of a service, whichever of these backends answers it."""
+def _price(route: Route, backend_names: Collection[str]) -> Iterable[dict[str, str]]:
+    """Yield the cost of a request by the prices of a service, which depends on the backend."""
     if route.prices:
-        written, members = route.service.spec.endpoints, route.resolution.members
-        entries = {route.backend_name(each.endpoint): written[each.entry].name or "" for each in members}
+        specs, members = route.service.spec.endpoints, route.resolution.members
+        entries = {route.backend_name(member.endpoint): specs[member.entry].name or "" for member in members}
         entries |= {backends.detour_name(name): entry for name, entry in entries.items()}
-        expression = route.prices.expression({name: entries.get(name, "") for name in ways})
+        expression = route.prices.expression({name: entries.get(name, "") for name in backend_names})
         yield {"metadataKey": COST_KEY, "type": "CEL", "cel": expression}
 
 
 def host_rewrite(route: Route, name: str) -> Object:
     """Return the HTTPRouteFilter that sends requests of an AIGatewayRoute with this name to the host of their backend.
 
-    The AI gateway creates one where there is none, by which Envoy sends backends the host that the client asked for, in
-    x-forwarded-host. On a new connection Envoy adds it after all filters that could remove it."""
+    Otherwise the AI gateway creates a filter that makes Envoy send the client's host to backends in x-forwarded-host.
+    On a new connection Envoy adds this header after all filters that could remove it."""
     rewrite = {"hostname": {"type": "Backend"}, "appendXForwardedHost": False}
     return parts.envoy_object("HTTPRouteFilter", route.metadata(f"ai-eg-host-rewrite-{name}"), {"urlRewrite": rewrite})
 
@@ -273,12 +278,12 @@ def _references(route: Route) -> Sequence[Mapping[str, Any]]:
     for endpoint, weight, priority in route.used:
         name = route.backend_name(endpoint)
         is_behind = route.overflow and route.overflow.is_ready and not priority
-        way = backends.detour_name(name) if is_behind else name
-        references.append(reference(way, weight, priority, route.targets[name].model))
+        backend = backends.detour_name(name) if is_behind else name
+        references.append(reference(backend, weight, priority, route.targets[name].model))
     return references
 
 
 def reference(name: str, weight: int, priority: int, model: str) -> dict[str, Any]:
-    """Return the reference of a rule to a backend, which has a name of its own for the model unless that is ""."""
+    """Return the reference of a rule to a backend. `model`: the backend's name of the model, "" for the same name."""
     override = {"modelNameOverride": model} if model else {}
     return {"name": name, "weight": weight, "priority": priority, **override}

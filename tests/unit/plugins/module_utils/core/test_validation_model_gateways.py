@@ -16,6 +16,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from little_fleet import (
     CLUSTER,
+    CONTAINER,
     DEPLOYMENT,
     ENDPOINT,
     EXPOSED,
@@ -635,3 +636,49 @@ def test_engines_have_no_paths_of_the_apis() -> None:
         said = [each for each in fleet(gateway=GATEWAY, deployment=moved).problems if each.path == "metadata.namespace"]
         assert "is a path of the API of gateways in mode Model" in only(tuple(said)).message
         assert not [each for each in fleet(deployment=moved).problems if each.path == "metadata.namespace"]
+
+
+TOKEN_BUDGET = change(
+    POLICY, "[{name: acme}]}", "[{name: acme}], budgets: [{name: day, unit: Tokens, limit: 1000, per: Day}]}"
+)
+COST_BUDGET = change(TOKEN_BUDGET, "unit: Tokens, limit: 1000", "unit: Cost, amount: '5.00', currency: USD")
+REQUEST_BUDGET = change(TOKEN_BUDGET, "budgets: [", "budgets: [{name: bound, unit: Requests, limit: 9, per: Day}, ")
+SGLANG = f"command: [python3, -m, sglang.launch_server, --host=0.0.0.0, --port=8000, {RIGHT_NAME}"
+VLLM = f"args: [--model=a, {RIGHT_NAME}"
+UNCOUNTED = "reports no tokens of streams of /v1/completions"
+
+
+@pytest.mark.parametrize(
+    ("fields", "policy", "place", "flag"),
+    [
+        pytest.param(f"{VLLM}]", TOKEN_BUDGET, "args", "--enable-force-include-usage", id="vLLM, tokens"),
+        pytest.param(f"{VLLM}]", COST_BUDGET, "args", "--enable-force-include-usage", id="vLLM, cost"),
+        pytest.param(
+            f"{SGLANG}]", TOKEN_BUDGET, "command", "--stream-response-default-include-usage", id="SGLang, tokens"
+        ),
+    ],
+)
+def test_engines_that_report_no_tokens_of_streams(fields: str, policy: str, place: str, flag: str) -> None:
+    loaded = fleet(gateway=GATEWAY, deployment=engine(fields), policy=policy)
+    problem = only([problem for problem in loaded.problems if UNCOUNTED in problem.message])
+    assert problem.severity == "warning"
+    assert problem.path == f"{CONTAINER}.{place}"
+    assert "budgets of CallerPolicy acme do not count them" in problem.message
+    assert problem.hint == f"Add {flag}, which replaces the pods, or add a request budget"
+
+
+@pytest.mark.parametrize(
+    ("gateway", "fields", "policy"),
+    [
+        pytest.param(GATEWAY, f"{VLLM}, --enable-force-include-usage]", TOKEN_BUDGET, id="vLLM with the flag"),
+        pytest.param(
+            GATEWAY, f"{SGLANG}, --stream-response-default-include-usage]", TOKEN_BUDGET, id="SGLang with the flag"
+        ),
+        pytest.param(GATEWAY, f"{VLLM}]", REQUEST_BUDGET, id="a budget of requests"),
+        pytest.param(GATEWAY, f"{VLLM}]", POLICY, id="no budget"),
+        pytest.param(OPEN, f"{VLLM}]", TOKEN_BUDGET, id="no authentication"),
+    ],
+)
+def test_engines_whose_streams_are_counted(gateway: str, fields: str, policy: str) -> None:
+    loaded = fleet(gateway=gateway, deployment=engine(fields), policy=policy)
+    assert not [problem for problem in loaded.problems if UNCOUNTED in problem.message]

@@ -323,7 +323,7 @@ def test_what_keeps_a_cluster_busy() -> None:
 def test_a_hint_is_given_once() -> None:
     said, hint = explained([("GCE_STOCKOUT", "in a."), ("GCE_STOCKOUT", "in b"), ("", "")])
     assert said == "GCE_STOCKOUT: in a; GCE_STOCKOUT: in b"
-    assert hint.count("take another machine type") == 1
+    assert hint.count("use another machine type") == 1
 
 
 # Arguments

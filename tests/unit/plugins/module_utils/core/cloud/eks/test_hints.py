@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.hints import _BY_CODE, hint_for
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.hints import HINTS, hint_for
 
 KNOWN = [
     ("InsufficientInstanceCapacity", "", "add zones to the pool"),
@@ -23,15 +23,15 @@ KNOWN = [
     ("InternetGatewayLimitExceeded", "", "Internet gateways per Region"),
     ("SubnetLimitExceeded", "", "Amazon VPC"),
     ("VpcSecurityGroupLimitExceeded", "", "Amazon VPC"),
-    ("ResourceLimitExceededException", "", "for what the message names"),
+    ("ResourceLimitExceededException", "", "the quota in the message"),
     ("FileSystemLimitExceeded", "", "Amazon EFS"),
     ("RequestLimitExceeded", "", "rate of calls"),
     ("Throttling", "", "rate of calls"),
     ("ThrottlingException", "", "rate of calls"),
     ("TooManyRequestsException", "", "rate of calls"),
-    ("AccessDenied", "", "Give the identity"),
-    ("AccessDeniedException", "", "Give the identity"),
-    ("UnauthorizedOperation", "", "Give the identity"),
+    ("AccessDenied", "", "Grant the identity"),
+    ("AccessDeniedException", "", "Grant the identity"),
+    ("UnauthorizedOperation", "", "Grant the identity"),
     ("AuthFailure", "", "access key"),
     ("ExpiredToken", "", "Log in again"),
     ("ExpiredTokenException", "", "Log in again"),
@@ -122,12 +122,12 @@ def test_nothing_is_made_up(code: str) -> None:
 
 
 def test_every_hint_is_a_sentence_that_can_follow_another() -> None:
-    for codes, reported in _BY_CODE:
+    for codes, reported in HINTS.codes.items():
         assert reported[0].isupper(), codes
         assert not reported.endswith((".", " ")), codes
         assert "  " not in reported, codes
 
 
 def test_no_code_is_said_twice() -> None:
-    codes = [code for codes, _ in _BY_CODE for code in codes]
+    codes = " ".join(HINTS.codes).split()
     assert len(codes) == len(set(codes))

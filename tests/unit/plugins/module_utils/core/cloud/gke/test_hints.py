@@ -9,8 +9,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.hi
 
 STOCKOUT = "no such machine free in this zone"
 QUOTA = "A quota of the project is used up"
-SERVICE = "Enable the API that the message names"
-RIGHTS = "Give the identity that runs this the right"
+SERVICE = "Enable the API in the message"
+RIGHTS = "Grant the identity of this run the permission"
 LOGIN = "Log in again"
 BUSY = "Another operation on the cluster is under way"
 HINTS = {
@@ -79,7 +79,7 @@ HINTS = {
         "Something still uses this",
     ),
     "in use by its reason": ("resourceInUseByAnotherResource", "", "Something still uses this"),
-    "exists": ("ALREADY_EXISTS", "Already exists: projects/p/clusters/c.", "exists already: rename or remove it"),
+    "exists": ("ALREADY_EXISTS", "Already exists: projects/p/clusters/c.", "already exists and was not created"),
     "an etag": ("ABORTED", "There were concurrent policy changes.", "changed by another client"),
     "a fingerprint": ("conditionNotMet", "Invalid fingerprint.", "changed by another client"),
     "billing": ("BILLING_DISABLED", "", "billing account"),
@@ -87,19 +87,19 @@ HINTS = {
     "a machine type": (
         "INVALID_ARGUMENT",
         "Machine type with name 'g2-standard-7' does not exist in zone 'us-central1-a'",
-        "Take a machine type and accelerators",
+        "Use a machine type and accelerators",
     ),
     "an accelerator": (
         "INVALID_ARGUMENT",
         'Accelerator type "nvidia-x" does not exist in zone us-central1-a.',
-        "Take a machine type and accelerators",
+        "Use a machine type and accelerators",
     ),
-    "a value": ("INVALID_ARGUMENT", "Invalid value for field 'x'", "Google does not take a value"),
-    "addresses": ("IP_SPACE_EXHAUSTED", "", "The range of addresses is too small"),
+    "a value": ("INVALID_ARGUMENT", "Invalid value for field 'x'", "Google rejects a value"),
+    "addresses": ("IP_SPACE_EXHAUSTED", "", "The address range is too small"),
     "addresses in the text": (
         "FAILED_PRECONDITION",
         "The IP space of subnetwork 'x' is exhausted.",
-        "The range of addresses is too small",
+        "The address range is too small",
     ),
     "the account of nodes": (
         "INVALID_ARGUMENT",
