@@ -30,7 +30,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.
     FUNCTIONS,
     METHODS,
     TYPE_NAMES,
-    UNSUPPORTED,
     Overload,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.lexer import CelSyntaxError
@@ -177,8 +176,6 @@ class _Checker:
 
     def _call(self, node: Call) -> t.Type:
         args = node.args
-        if node.function in UNSUPPORTED:
-            raise CelSyntaxError(f"selectors of a fleet cannot call {node.function}()", node.pos)
         arg_types = [self.check(arg) for arg in args]
         name = node.function
         if node.target is None:

@@ -4,9 +4,8 @@
 
 The environment is that of k8s.io/dynamic-resource-allocation/cel in Kubernetes 1.36 on top of
 k8s.io/apiserver/pkg/cel/environment: the standard library, optionals, strings (version 2), lists (version 3), sets,
-two-variable comprehensions, bindings, and Kubernetes' regex, lists, quantity, semver, ip and cidr. URLs, named formats
-and string.format() are not supported because attributes of devices need none of them. The libraries for admission
-(`authorizer`) declare functions too, but no value to call them on, so they are not here.
+two-variable comprehensions, bindings, and Kubernetes' regex, lists, quantity, semver, url, ip, cidr and format.
+The libraries for admission (`authorizer`) declare functions too, but no value to call them on, so they are not here.
 """
 
 from __future__ import annotations
@@ -78,11 +77,35 @@ _GLOBAL = {
     "sign": "Quantity->int",
     "semver": "string->Semver string,bool->Semver",
     "isSemver": "string->bool string,bool->bool",
+    "url": "string->URL",
+    "isURL": "string->bool",
     "ip": "string->IP",
     "isIP": "string->bool",
     "ip.isCanonical": "string->bool",
     "cidr": "string->CIDR",
     "isCIDR": "string->bool",
+    "format.named": "string->optional<Format>",
+    **dict.fromkeys(
+        (
+            f"format.{name}"
+            for name in (
+                "dns1123Label",
+                "dns1123Subdomain",
+                "dns1035Label",
+                "qualifiedName",
+                "dns1123LabelPrefix",
+                "dns1123SubdomainPrefix",
+                "dns1035LabelPrefix",
+                "labelValue",
+                "uri",
+                "uuid",
+                "byte",
+                "date",
+                "datetime",
+            )
+        ),
+        "->Format",
+    ),
 }
 
 _MEMBER = {
@@ -108,6 +131,7 @@ _MEMBER = {
     "replace": "string,string,string->string string,string,string,int->string",
     "split": "string,string->list<string> string,string,int->list<string>",
     "substring": "string,int->string string,int,int->string",
+    "format": "string,list<dyn>->string",
     "join": "list<string>->string list<string>,string->string",
     "find": "string,string->string",
     "findAll": "string,string->list<string> string,string,int->list<string>",
@@ -127,6 +151,8 @@ _MEMBER = {
     "isInteger": "Quantity->bool",
     **dict.fromkeys(("add", "sub"), "Quantity,Quantity->Quantity Quantity,int->Quantity"),
     **dict.fromkeys(("major", "minor", "patch"), "Semver->int"),
+    **dict.fromkeys(("getScheme", "getHost", "getHostname", "getPort", "getEscapedPath"), "URL->string"),
+    "getQuery": "URL->map<string,list<string>>",
     "family": "IP->int",
     **dict.fromkeys(
         ("isUnspecified", "isLoopback", "isLinkLocalMulticast", "isLinkLocalUnicast", "isGlobalUnicast"), "IP->bool"
@@ -136,6 +162,7 @@ _MEMBER = {
     "ip": "CIDR->IP",
     "prefixLength": "CIDR->int",
     "masked": "CIDR->CIDR",
+    "validate": "Format,string->optional<list<string>>",
 }
 
 _SIMPLE = {
@@ -150,8 +177,10 @@ _SIMPLE = {
     "duration": t.DURATION,
     "Quantity": t.QUANTITY,
     "Semver": t.SEMVER,
+    "URL": t.URL,
     "IP": t.IP,
     "CIDR": t.CIDR,
+    "Format": t.FORMAT,
 }
 _PART = re.compile(r"\w+|[<>,]")
 
@@ -187,9 +216,6 @@ def _overload(signature: str) -> Overload:
 def _table(signatures: dict[str, str]) -> dict[str, tuple[Overload, ...]]:
     return {name: tuple(map(_overload, texts.split())) for name, texts in signatures.items()}
 
-
-UNSUPPORTED = frozenset(("url", "isURL", "format", "validate"))
-"""Functions of Kubernetes that selectors of a fleet cannot call."""
 
 FUNCTIONS = _table(_GLOBAL)
 METHODS = _table(_MEMBER)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import ceil
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel import types as t
@@ -29,11 +30,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.
     Select,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.checker import Checked
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.library import (
-    SIZE_COSTS,
-    comparison_cost,
-    traversal_cost,
-)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.limits import (
     MAX_ATTRIBUTE_VALUE,
     MAX_ATTRIBUTES_AND_CAPACITIES,
@@ -94,8 +90,40 @@ _SETUP_AND_STEP = {
 """Cost of a loop, and of each step of the loop without its condition and its result."""
 
 
+def _read(size: int, factor: float = 0.1) -> int:
+    return ceil(float(size) * factor)
+
+
+def _read_first(text: int, *_others: int) -> int:
+    return _read(text)
+
+
+def _read_twice(text: int, *_others: int) -> int:
+    return _read(text, 0.2)
+
+
+def _read_second(_text: int, part: int) -> int:
+    return _read(part)
+
+
+def _contains(text: int, part: int) -> int:
+    return _read(text) * _read(part)
+
+
+def _matches(text: int, pattern: int, *_others: int) -> int:
+    return _read(text + 1) * _read(pattern, 0.25)
+
+
+def _compare(left: int, right: int) -> int:
+    return _read(min(left, right))
+
+
+def _validate(_format: int, text: int) -> int:
+    return _read(_read(text), 32)
+
+
 def _join(count: int, *_others: int) -> int:
-    return traversal_cost(count * _UNLIMITED)
+    return _read(count * _UNLIMITED)
 
 
 def _copy(count: int, *_others: int) -> int:
@@ -111,13 +139,22 @@ def _compare_sets(left: int, right: int) -> int:
 
 
 _COSTS: Mapping[str, Callable[..., int]] = {
-    **SIZE_COSTS,
-    **dict.fromkeys(("_==_", "_!=_", "_<_", "_<=_", "_>_", "_>=_"), comparison_cost),
-    **dict.fromkeys(("startsWith", "endsWith"), lambda _text, part: traversal_cost(part)),
-    **dict.fromkeys(("flatten", "reverse"), _copy),
-    **dict.fromkeys(("distinct", "sort"), _sort),
-    **dict.fromkeys(("sets.contains", "sets.intersects", "sets.equivalent"), _compare_sets),
-    "join": _join,
+    name: cost
+    for cost, names in {
+        _read_first: "lowerAscii upperAscii substring trim format url ip isIP cidr isCIDR quantity isQuantity semver "
+        "isSemver strings.quote",
+        _read_twice: "replace split ip.isCanonical",
+        _read_second: "startsWith endsWith",
+        _contains: "contains",
+        _matches: "matches find findAll",
+        _compare: "_==_ _!=_ _<_ _<=_ _>_ _>=_",
+        _validate: "validate",
+        _join: "join",
+        _copy: "flatten reverse",
+        _sort: "distinct sort",
+        _compare_sets: "sets.contains sets.intersects sets.equivalent",
+    }.items()
+    for name in names.split()
 }
 """Costs of functions, by the sizes of the target and the arguments. Other functions cost 1."""
 _AGGREGATES = frozenset(("isSorted", "sum", "max", "min", "indexOf", "lastIndexOf"))
@@ -244,9 +281,9 @@ class _Estimator:
             return 1, values[0]
         if name == "_+_" and self._types[node].kind not in _SCALARS:
             size = sum(sizes)
-            return 1 if subject.kind == "list" else traversal_cost(size), replace(_larger(*values), size=size)
+            return 1 if subject.kind == "list" else _read(size), replace(_larger(*values), size=size)
         if name in _TEXTS and (t.is_dyn(subject) or {subject.kind, name} == _TEXTS):
-            return traversal_cost(sizes[0]), _Value(sizes[0] * _UTF8_BYTES if name == "bytes" else sizes[0])
+            return _read(sizes[0]), _Value(sizes[0] * _UTF8_BYTES if name == "bytes" else sizes[0])
         if name == "@in":
             return 1 if self._types[nodes[1]].kind == "map" else sizes[1], _ONE
         if name == "lists.range":
@@ -257,9 +294,7 @@ class _Estimator:
             return _copy(count), _Value(count)
         if name in _AGGREGATES:
             elements = subject.params[0].kind if subject.params else ""
-            return traversal_cost(sizes[0]) if not elements else sizes[0] * (
-                _UNLIMITED if elements in _TEXTS else 1
-            ), _UNKNOWN
+            return _read(sizes[0]) if not elements else sizes[0] * (_UNLIMITED if elements in _TEXTS else 1), _UNKNOWN
         is_constant = name not in _COSTS or (subject in _PARSED and name in ("_==_", "ip"))
         cost = 1 if is_constant else _COSTS[name](*sizes)
         return cost, _Value(sizes[0]) if name in _KEEPS_SIZE else _UNKNOWN

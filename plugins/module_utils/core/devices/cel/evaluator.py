@@ -47,6 +47,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.
     TYPE_NAMES,
     Overload,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.formats import CLAUSE_TYPES, clauses
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.lexer import CelSyntaxError
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.loops import LOOPS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.standard import CONVERSIONS, OPERATORS
@@ -190,6 +191,8 @@ class _Compiler:
         if method and name == "sum":
             function = self._sum_of(args[0])
         _check_constants(name, args, codes, method=method)
+        if name == "format":
+            self._check_format(args)
         dynamic = (library.METHOD_COSTS if method else library.FUNCTION_COSTS).get(name)
         if function is not None and all(code.constant is not MISSING for code in codes):
             folded = _fold(node, name, function, dynamic, codes, method=method)
@@ -216,6 +219,27 @@ class _Compiler:
             return ()
         overloads = (METHODS if method else FUNCTIONS)[name]
         return tuple(overload for overload in overloads if len(overload.args) == len(args))
+
+    def _check_format(self, args: list[Node]) -> None:
+        template, values = args[0], args[1]
+        if not isinstance(template, Literal) or not isinstance(values, ListLiteral) or type(template.value) is not str:
+            return
+        try:
+            letters = clauses(template.value)
+        except CelError as error:
+            raise CelSyntaxError(str(error), template.start) from error
+        if len(letters) != len(values.elements):
+            raise CelSyntaxError(f"format has {len(letters)} clauses for {len(values.elements)} values", values.start)
+        for letter, value in zip(letters, values.elements, strict=True):
+            self._check_clause(letter, value)
+
+    def _check_clause(self, letter: str, value: Node) -> None:
+        kind = self._types[value].kind
+        if kind != "dyn" and kind not in CLAUSE_TYPES[letter]:
+            raise CelSyntaxError(f"clause %{letter} does not take {self._types[value]}", value.start)
+        if isinstance(value, ListLiteral):
+            for element in value.elements:
+                self._check_clause("s", element)
 
     # Operators with control flow, or that are worth their own closures
 

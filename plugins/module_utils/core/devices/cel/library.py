@@ -16,6 +16,7 @@ from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel import (
     collections,
+    formats,
     network,
     standard,
     times,
@@ -49,16 +50,21 @@ FUNCTIONS: dict[str, Function] = {
     "sign": standard.sign,
     "semver": standard.parse_with(Semver.parse),
     "isSemver": standard.parses_with(Semver.parse),
+    "url": network.to_url,
+    "isURL": network.is_url,
     "ip": network.to_ip,
     "isIP": network.is_ip,
     "ip.isCanonical": network.ip_is_canonical,
     "cidr": network.to_cidr,
     "isCIDR": network.is_cidr,
+    "format.named": formats.format_named,
+    **{f"format.{name}": formats.named_format(name) for name in formats.FORMATS},
 }
 
 METHODS: dict[str, Function] = {
     **times.PARTS,
     **network.ADDRESS_TESTS,
+    **network.URL_PARTS,
     "size": standard.size,
     "contains": collections.string_contains,
     "startsWith": collections.starts_with,
@@ -99,6 +105,7 @@ METHODS: dict[str, Function] = {
     "ip": network.cidr_ip,
     "prefixLength": network.prefix_length,
     "masked": network.masked,
+    "validate": formats.validate,
 }
 
 # These take `spend` before their arguments.
@@ -120,49 +127,33 @@ SPENDING_METHODS: dict[str, Function] = {
     "lastIndexOf": collections.last_index_of,
     "flatten": collections.flatten,
     "distinct": collections.distinct,
+    "format": formats.format_text,
 }
 
 # `sum()` of a list whose type is known gives that type even for an empty list.
 SUM_ZEROS: dict[str, Any] = {"int": 0, "uint": UInt(0), "double": 0.0, "duration": Duration(0)}
 
 
-def traversal_cost(size: float, *_others: int) -> int:
-    """Return the cost of reading a value of this size once."""
+def _tenth(size: float) -> int:
     return math.ceil(size * 0.1)
 
 
-def _two_traversals(size: int, *_others: int) -> int:
-    return math.ceil(size * 0.2)
+def _traversal(value: Any, *_more: Any) -> int:
+    return _tenth(cost_size(value))
 
 
-def _regex(text: int, pattern: int, *_others: int) -> int:
-    return traversal_cost(1 + text) * math.ceil(pattern * 0.25)
+def _two_traversals(value: Any, *_more: Any) -> int:
+    return math.ceil(cost_size(value) * 0.2)
 
 
-def comparison_cost(left: int, right: int) -> int:
-    """Return the cost of comparing two texts of these sizes."""
-    return traversal_cost(min(left, right))
-
-
-SIZE_COSTS: dict[str, Cost] = {
-    **dict.fromkeys(("quantity", "isQuantity", "semver", "isSemver", "ip", "isIP", "cidr", "isCIDR"), traversal_cost),
-    **dict.fromkeys(("lowerAscii", "upperAscii", "substring", "trim", "strings.quote"), traversal_cost),
-    **dict.fromkeys(("replace", "split", "ip.isCanonical"), _two_traversals),
-    **dict.fromkeys(("find", "findAll", "matches"), _regex),
-    "contains": lambda text, part: traversal_cost(text) * traversal_cost(part),
-}
-"""Costs from the sizes of the arguments, for the estimate of the API server and for evaluations."""
-
-
-def _by_size(name: str) -> Cost:
-    cost = SIZE_COSTS[name]
-    return lambda *values: cost(*map(cost_size, values))
+def _regex(text: Any, pattern: Any, *_more: Any) -> int:
+    return _tenth(1 + cost_size(text)) * math.ceil(cost_size(pattern) * 0.25)
 
 
 def _elements(value: Any, *_more: Any) -> int:
     if type(value) is list and value and type(value[0]) in (str, bytes):
-        return len(value) + sum(traversal_cost(cost_size(one)) for one in value)
-    return cost_size(value) if type(value) is list else traversal_cost(cost_size(value))
+        return len(value) + sum(_tenth(cost_size(one)) for one in value)
+    return cost_size(value) if type(value) is list else _tenth(cost_size(value))
 
 
 def _membership(_value: Any, target: Any) -> int:
@@ -170,13 +161,13 @@ def _membership(_value: Any, target: Any) -> int:
 
 
 def _smaller(left: Any, right: Any) -> int:
-    return comparison_cost(cost_size(left), cost_size(right))
+    return _tenth(min(cost_size(left), cost_size(right)))
 
 
 def _both(left: Any, right: Any) -> int:
     kind = type(left)
     if kind is str or kind is bytes:
-        return traversal_cost(cost_size(left) + cost_size(right))
+        return _tenth(cost_size(left) + cost_size(right))
     # Kubernetes joins lists without copying them and charges 1; they are copied here.
     return 1 + (len(left) + cost_size(right)) // 10 if kind is list else 1
 
@@ -191,7 +182,7 @@ def _pairs(factor: int) -> Cost:
 
 
 def _network(network_value: Any, other: Any) -> int:
-    text = traversal_cost(len(other)) if type(other) is str else 0
+    text = _tenth(len(other)) if type(other) is str else 0
     return math.ceil(2 * cost_size(network_value) * 0.1) + text
 
 
@@ -209,7 +200,7 @@ def _ordered(left: Any, right: Any) -> int:
 
 
 def _converted(value: Any) -> int:
-    return traversal_cost(len(value)) if type(value) in (str, bytes) else 1
+    return _tenth(len(value)) if type(value) in (str, bytes) else 1
 
 
 def _reversed(value: Any) -> int:
@@ -217,22 +208,30 @@ def _reversed(value: Any) -> int:
 
 
 FUNCTION_COSTS: dict[str, Cost] = {
-    **{name: _by_size(name) for name in SIZE_COSTS if name in FUNCTIONS or name in SPENDING_FUNCTIONS},
+    **dict.fromkeys(
+        ("quantity", "isQuantity", "semver", "isSemver", "url", "ip", "isIP", "cidr", "isCIDR"), _traversal
+    ),
     **dict.fromkeys(("_<_", "_<=_", "_>_", "_>=_"), _ordered),
+    "ip.isCanonical": _two_traversals,
+    "strings.quote": _traversal,
+    "matches": _regex,
     "@in": _membership,
     "_+_": _both,
     "bytes": _converted,
-    "string": lambda value: traversal_cost(len(value)) if type(value) is bytes else 1,
+    "string": lambda value: _tenth(len(value)) if type(value) is bytes else 1,
     "lists.range": lambda _count: 11,
     "sets.contains": _pairs(1),
     "sets.intersects": _pairs(1),
     "sets.equivalent": _pairs(2),
 }
 METHOD_COSTS: dict[str, Cost] = {
-    **{name: _by_size(name) for name in SIZE_COSTS if name not in FUNCTIONS},
-    **dict.fromkeys(("startsWith", "endsWith"), lambda text, _part: traversal_cost(len(text))),
+    **dict.fromkeys(("startsWith", "endsWith"), _traversal),
+    "contains": lambda text, part: _tenth(len(text)) * _tenth(len(part)),
+    **dict.fromkeys(("lowerAscii", "upperAscii", "substring", "trim", "format"), _traversal),
+    **dict.fromkeys(("replace", "split"), _two_traversals),
     "join": lambda *_args: 0,
     **dict.fromkeys(("isSorted", "sum", "min", "max", "indexOf", "lastIndexOf"), _elements),
+    **dict.fromkeys(("find", "findAll", "matches"), _regex),
     **dict.fromkeys(("sort", "distinct"), _self_compare),
     "@sortByAssociatedKeys": lambda _elements, keys: _self_compare(keys),
     "reverse": _reversed,

@@ -1,15 +1,17 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Kubernetes' libraries for addresses and networks (`net.IP`, `net.CIDR`)."""
+"""Kubernetes' libraries for addresses, networks and URLs (`net.IP`, `net.CIDR`, `kubernetes.URL`)."""
 
 from __future__ import annotations
 
 import ipaddress
+import re
+import urllib.parse
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.values import CelError, Opaque
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.values import CelError, CelMap, Opaque
 
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address  # pylint: disable=unsupported-binary-operation
 
@@ -154,3 +156,114 @@ def prefix_length(network: Opaque) -> int:
 
 def masked(network: Opaque) -> Opaque:
     return Opaque("net.CIDR", network.content.masked)
+
+
+# URLs
+
+_SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*", re.ASCII)
+_PORT = re.compile(r":[0-9]*", re.ASCII)
+_BAD_ESCAPE = re.compile(r"%(?![0-9a-fA-F]{2})")
+_HOST = re.compile(r"[A-Za-z0-9\-._~!$&'()*+,;=:\[\]<>\"%\x80-\U0010ffff]*")
+_SAFE_PATH = "/$&+,:;=@!*'()~-._"
+
+
+@dataclass(frozen=True)
+class Url:
+    """A URL, split as Go's `url.Parse` does for one that is absolute or begins with a slash."""
+
+    scheme: str
+    host: str
+    path: str
+    query: str
+    text: str
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Url) and self.text == other.text
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+
+def parse_url(text: str) -> Url:
+    """Read what `url.ParseRequestURI` takes; `ValueError` else."""
+    if not text or any(ord(char) < 0x20 or ord(char) == 0x7F for char in text):
+        raise ValueError(f"{text!r} is no URL: it is empty or has control characters")
+    body = text.partition("#")[0]
+    scheme, rest = _split_scheme(text, body)
+    rest, __, query = rest.partition("?")
+    if not rest.startswith("/") and (scheme or text != "*"):
+        if not scheme:
+            raise ValueError(f"{text!r} is no URL: it has neither a scheme nor a leading slash")
+        return Url(scheme, "", "", query, text)
+    host = ""
+    if rest.startswith("//") and (scheme or not rest.startswith("///")):
+        host, slash, path = rest[2:].partition("/")
+        rest = slash + path
+        host = _checked_host(text, host.rpartition("@")[2])
+    if _BAD_ESCAPE.search(rest):
+        raise ValueError(f"{text!r} has an escape that is none")
+    return Url(scheme, host, rest, query, text)
+
+
+def _split_scheme(text: str, body: str) -> tuple[str, str]:
+    scheme, colon, rest = body.partition(":")
+    if colon and _SCHEME.fullmatch(scheme):
+        return scheme.lower(), rest
+    if text.startswith(":"):
+        raise ValueError(f"{text!r} has no scheme before its colon")
+    return "", body
+
+
+def _checked_host(text: str, host: str) -> str:
+    if host.startswith("["):
+        name, closing, port = host.rpartition("]")
+        if not closing or (port and not _PORT.fullmatch(port)) or not name[1:]:
+            raise ValueError(f"{text!r} has a host that is none")
+    else:
+        name, colon, port = host.partition(":")
+        if colon and not _PORT.fullmatch(":" + host.rpartition(":")[2]):
+            raise ValueError(f"{text!r} has a port that is no number")
+    if not _HOST.fullmatch(host) or "%" in host:
+        raise ValueError(f"{text!r} has a sign in its host that is not allowed")
+    return host
+
+
+to_url = _reader("kubernetes.URL", parse_url)
+is_url = _tester(parse_url)
+
+
+def _hostname(url: Opaque) -> str:
+    host: str = url.content.host
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.rpartition(":")[0] if ":" in host else host
+
+
+def _port(url: Opaque) -> str:
+    host: str = url.content.host
+    tail = host.rpartition("]")[2]
+    return tail.rpartition(":")[2] if ":" in tail else ""
+
+
+def _escaped_path(url: Opaque) -> str:
+    # An escape that is there is kept; what Go would escape is escaped.
+    return urllib.parse.quote(url.content.path, safe=_SAFE_PATH + "%[]")
+
+
+def _query(url: Opaque) -> CelMap:
+    entries: dict[Any, Any] = {}
+    for pair in url.content.query.split("&"):
+        key, __, value = pair.partition("=")
+        if pair and ";" not in pair and not _BAD_ESCAPE.search(pair):
+            entries.setdefault(urllib.parse.unquote_plus(key), []).append(urllib.parse.unquote_plus(value))
+    return CelMap(entries)
+
+
+URL_PARTS: dict[str, Callable[[Opaque], Any]] = {
+    "getScheme": lambda url: url.content.scheme,
+    "getHost": lambda url: url.content.host,
+    "getHostname": _hostname,
+    "getPort": _port,
+    "getEscapedPath": _escaped_path,
+    "getQuery": _query,
+}

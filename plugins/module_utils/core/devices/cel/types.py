@@ -36,6 +36,8 @@ DURATION = Type("duration")
 QUANTITY = Type("struct", "kubernetes.Quantity")
 SEMVER = Type("struct", "kubernetes.Semver")
 DEVICE = Type("struct", "kubernetes.DRADevice")
+URL = Type("struct", "kubernetes.URL")
+FORMAT = Type("struct", "kubernetes.NamedFormat")
 IP = Type("opaque", "net.IP")
 CIDR = Type("opaque", "net.CIDR")
 

@@ -169,7 +169,7 @@ MISSING = _Missing()
 
 @dataclass(frozen=True, slots=True)
 class Opaque:
-    """A value of one of Kubernetes' libraries (address or network): its type's name and its content."""
+    """A value of one of Kubernetes' libraries (address, network, URL, format): its type's name and its content."""
 
     type: str
     content: Any
