@@ -80,13 +80,13 @@ def required_values(selector: Selector) -> set[tuple[str, str, str]]:
     return {
         access
         for part in _conjuncts(selector.tree)
-        if not any(map(is_conditional, nodes := walk(part)))
+        if not any(map(_is_conditional, nodes := walk(part)))
         for access in map(value_access, nodes)
         if access is not None
     }
 
 
-def is_conditional(node: Node) -> bool:
+def _is_conditional(node: Node) -> bool:
     """Return whether an expression with this node can be true although a value is absent."""
     if isinstance(node, Select):
         return node.optional or node.test

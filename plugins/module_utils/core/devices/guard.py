@@ -3,47 +3,57 @@
 """Selectors that do not fail on devices without an attribute or a capacity.
 
 kube-scheduler evaluates the selectors of a request on the devices of a node one after the other, until it has found
-enough devices. A selector that fails on a device ends the scheduling of the pod (k8s.io/dynamic-resource-allocation/
-structured, `selectorsMatch`). Therefore, the order of the devices would decide whether the pod is ever bound. A domain
-that a device does not have is empty and does not fail (`newStringInterfaceMapWithDefault` in cel/compile.go).
+enough. A selector that fails on one of them ends the scheduling of the pod (k8s.io/dynamic-resource-allocation/
+structured, `selectorsMatch`), so that the order of devices decides whether the pod is ever bound. A domain that a
+device does not have is empty and does not fail (`newStringInterfaceMapWithDefault` in cel/compile.go).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel import types as t
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.ast import (
+    Bind,
     Call,
     Comprehension,
-    ListLiteral,
+    Ident,
     Literal,
     Logic,
     Node,
+    OptMap,
     Select,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.explain import (
-    is_conditional,
-    value_access,
-    walk,
-)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.checker import Checked, check
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.explain import children
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.selector import (
     SelectorError,
     compile_selector,
 )
 
+_Test = tuple[str, str]
+"""The expressions of a domain and of a name in it."""
+_Known = frozenset[_Test]
+"""Tests that are true where an expression is evaluated."""
+_Part = Callable[[_Known], tuple[str, _Known]]
+_NOTHING: _Known = frozenset()
+_OPPOSITE = {"exists": "all", "all": "exists"}
+
 
 def guarded(expression: str) -> str:
-    """Return a selector that matches the same devices, and that tests for the values that each comparison reads.
+    """Return a selector that matches the devices that `expression` matches, and that is false for a device without an
+    attribute or a capacity on which `expression` fails.
 
-    CEL's && and || ignore that one side fails if the other side decides. Therefore, tests are added to each comparison,
-    and not to the expression as a whole. A comparison that might not read all of its values, for example because it has
-    a condition or a default, gets no tests. Return `expression` if Kubernetes would not accept the result, for example
-    because it is too long. Raise SelectorError if `expression` is not a selector.
+    Return `expression` if it tests for all values that it reads, and if Kubernetes would not accept the result, for
+    example because it is too long. Raise SelectorError if `expression` is not a selector.
     """
-    guard = _Guard(expression)
-    result = guard.text(compile_selector(expression).tree, set())
-    if not guard.has_added_tests:
+    tree = compile_selector(expression).tree
+    guard = _Guard(expression, check(tree))
+    result = guard.true(tree)
+    if not guard.added:
         return expression
     try:
         compile_selector(result)
@@ -52,49 +62,126 @@ def guarded(expression: str) -> str:
     return result
 
 
+def _quoted(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _all(parts: Sequence[_Part], known: _Known) -> tuple[str, _Known]:
+    texts = []
+    for part in parts:
+        text, known = part(known)
+        texts.append(text)
+    return " && ".join(texts), known
+
+
+def _any(parts: Sequence[_Part], known: _Known) -> str:
+    return f"({' || '.join(part(known)[0] for part in parts)})"
+
+
 class _Guard:
-    def __init__(self, source: str) -> None:
-        self.has_added_tests = False
+    """The parts of an expression as expressions that do not fail for lack of a value.
+
+    CEL's && and || ignore that one side fails if the other side decides. Therefore, tests are added to each comparison,
+    and not to the expression as a whole.
+    """
+
+    def __init__(self, source: str, checked: Checked) -> None:
+        self.added = False
         self._source = source
+        self._types = checked.types
+        # The tests for the values that variables of cel.bind() read.
+        self._bound: dict[str, list[_Test]] = {}
 
-    def text(self, node: Node, tests: set[str], *, desired: bool = True) -> str:
-        """Return an expression that is true if a node has the desired value, otherwise false.
+    def true(self, node: Node) -> str:
+        """Return the expression that is true if `node` is true, and false if `node` is false or fails."""
+        return self._of(node, _NOTHING, desired=True)[0]
 
-        tests: tests that are true when the node is evaluated. The tests of the node are added.
-        """
-        if isinstance(node, Logic) and (node.operator == "&&") == desired:
-            return " && ".join([self.text(term, tests, desired=desired) for term in node.terms])
+    def _of(self, node: Node, known: _Known, *, desired: bool) -> tuple[str, _Known]:
+        """Return an expression that is true if `node` is `desired`, else false, and what is known if it is true."""
         if isinstance(node, Logic):
-            return f"({' || '.join(self.text(term, set(tests), desired=desired) for term in node.terms)})"
+            terms = [partial(self._of, term, desired=desired) for term in node.terms]
+            return _all(terms, known) if (node.operator == "&&") == desired else (_any(terms, known), known)
         if isinstance(node, Call) and node.function == "!_":
-            return self.text(node.args[0], tests, desired=not desired)
-        new_tests = [test for test in dict.fromkeys(_tests(node, self._source)) if test not in tests]
-        self.has_added_tests = self.has_added_tests or bool(new_tests)
-        tests.update(new_tests)
-        if desired:
-            tests.update(_access_test(node, self._source))
-        text = self._source[node.start : node.end]
-        return " && ".join([*new_tests, text if desired else f"!({text})"])
+            return self._of(node.args[0], known, desired=not desired)
+        if isinstance(node, Call) and node.function == "_?_:_":
+            condition, *results = node.args
+            branches = [
+                [partial(self._of, condition, desired=holds), partial(self._of, result, desired=desired)]
+                for holds, result in zip((True, False), results, strict=True)
+            ]
+            return _any([partial(_all, branch) for branch in branches], known), known
+        if isinstance(node, Bind):
+            with self._variables({node.name: list(self._tests(node.value))}):
+                body = self._of(node.body, _NOTHING, desired=desired)[0]
+            return f"cel.bind({node.name}, {self._text(node.value)}, {body})", known
+        if isinstance(node, Comprehension) and node.kind in _OPPOSITE and node.predicate is not None:
+            return self._quantified(node, node.predicate, known, desired=desired)
+        text, tests = self._text(node), list(self._tests(node))
+        return self._tested(
+            text if desired else f"!({text})", tests, known.union(self._proven(node) if desired else ())
+        )
 
+    def _quantified(self, node: Comprehension, predicate: Node, known: _Known, *, desired: bool) -> tuple[str, _Known]:
+        kind = node.kind if desired else _OPPOSITE[node.kind]
+        with self._variables({name: [] for name in node.variables}):
+            body = self._of(predicate, _NOTHING, desired=desired)[0]
+        text = f"{self._text(node.target)}.{kind}({', '.join(node.variables)}, {body})"
+        return self._tested(text, list(self._tests(node.target)), known)
 
-def _tests(comparison: Node, source: str) -> Iterator[str]:
-    """Yield the tests for the values that a comparison reads in any case."""
-    nodes = walk(comparison)
-    if not any(is_conditional(node) and not _is_loop_over_literal(node) for node in nodes):
-        for node in nodes:
-            if value_access(node):
-                yield from _access_test(node, source)
+    def _tested(self, text: str, tests: Iterable[_Test], known: _Known) -> tuple[str, _Known]:
+        new = [test for test in dict.fromkeys(tests) if test not in known]
+        self.added = self.added or bool(new)
+        return " && ".join([*(f"{name} in {domain}" for domain, name in new), text]), known.union(new)
 
+    @contextmanager
+    def _variables(self, tests: Mapping[str, list[_Test]]) -> Iterator[None]:
+        before = self._bound
+        self._bound = {**before, **tests}
+        yield
+        self._bound = before
 
-def _is_loop_over_literal(node: Node) -> bool:
-    return isinstance(node, Comprehension) and isinstance(node.target, ListLiteral) and bool(node.target.elements)
+    def _tests(self, node: Node) -> Iterator[_Test]:
+        """Yield the tests for the values that a part reads in any case. What else it reads depends on other values."""
+        test = self._access(node)
+        if test is not None and not self._copes(node):
+            yield test
+        elif isinstance(node, Ident):
+            yield from self._bound.get(node.name, ())
+        elif isinstance(node, Comprehension | OptMap):
+            yield from self._tests(node.target)
+        elif isinstance(node, Call) and node.function == "_?_:_":
+            yield from self._tests(node.args[0])
+        elif not isinstance(node, Logic | Bind):
+            for child in children(node):
+                yield from self._tests(child)
 
+    def _access(self, node: Node) -> _Test | None:
+        """Return the test for the value that a part reads or tests for; None for other parts."""
+        domain: Node
+        if isinstance(node, Select):
+            domain, name = node.operand, _quoted(node.field)
+        elif isinstance(node, Call) and node.function in ("_[_]", "@in"):
+            domain, key = node.args if node.function == "_[_]" else node.args[::-1]
+            name = _quoted(key.value) if isinstance(key, Literal) else self._text(key)
+        else:
+            return None
+        given = self._types.get(domain)
+        if given is None or given.kind != "map" or given.params[1] not in (t.ANY, t.QUANTITY):
+            return None
+        return self._text(domain), name
 
-def _access_test(node: Node, source: str) -> Iterator[str]:
-    """Yield the test for the value that a node reads or tests for."""
-    if isinstance(node, Select) and not node.optional:
-        yield f"{json.dumps(node.field)} in {source[node.operand.start : node.operand.end]}"
-    elif isinstance(node, Call) and node.function in ("_[_]", "@in"):
-        domain, key = node.args if node.function == "_[_]" else node.args[::-1]
-        if isinstance(key, Literal) and isinstance(key.value, str):
-            yield f"{json.dumps(key.value, ensure_ascii=False)} in {source[domain.start : domain.end]}"
+    def _proven(self, node: Node) -> Iterator[_Test]:
+        """Yield the test that a part is."""
+        test = self._access(node)
+        if test and self._copes(node) and not (isinstance(node, Select) and node.optional):
+            yield test
+
+    @staticmethod
+    def _copes(node: Node) -> bool:
+        """Return whether an access does not fail if there is no value."""
+        if isinstance(node, Select):
+            return node.test or node.optional
+        return isinstance(node, Call) and node.function == "@in"
+
+    def _text(self, node: Node) -> str:
+        return self._source[node.start : node.end]

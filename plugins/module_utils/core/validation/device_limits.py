@@ -1,8 +1,8 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Names and claims of devices that the API server does not accept (`core/devices/limits.py`).
+"""Limits of Kubernetes on devices and claims (`core/devices/limits.py`). The API server accepts nothing beyond them.
 
-Numbers of requests, constraints and selectors have lower limits in `core/api/`.
+Numbers of requests, constraints and selectors have lower limits of their own in `core/api/`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.limits import (
+    MAX_ATTRIBUTE_VALUE,
+    MAX_ATTRIBUTES_AND_CAPACITIES,
     MAX_DOMAIN,
     MAX_DRIVER,
     MAX_ID,
@@ -28,70 +30,93 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.d
 
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_MAX_CLASS_NAME = 253
 
 
 def class_limits(inference_class: Any, _fleet: object) -> Iterator[Problem]:
-    """Yield the invalid names of claimed devices of an InferenceClass. Synthetic devices exist in the plan only."""
+    """Yield the values of claimed devices of an InferenceClass that no driver can publish. Synthetic devices exist in the
+    plan only."""
     for index, device in enumerate(inference_class.spec.devices):
         if device.claim != "DRA":
             continue
         path = f"spec.devices[{index}]"
-        if len(device.driver) > MAX_DRIVER or not _SUBDOMAIN.fullmatch(device.driver.lower()):
-            hint = f"Write a DNS subdomain of at most {MAX_DRIVER} characters, such as gpu.example.com"
-            yield Problem("is not a driver name in Kubernetes", f"{path}.driver", short(device.driver), hint)
-        class_name = device.device_class_name
-        if class_name and not _SUBDOMAIN.fullmatch(class_name):
-            hint = "Write a lowercase DNS subdomain, such as gpu.example.com"
-            yield Problem("is not a name in Kubernetes", f"{path}.deviceClassName", short(class_name), hint)
-        for part in ("attributes", "capacity"):
-            for name in getattr(device, part) or {}:
+        yield from _name(device.driver, MAX_DRIVER, "driver name", f"{path}.driver")
+        yield from _name(device.device_class_name or "", _MAX_CLASS_NAME, "name", f"{path}.deviceClassName")
+        attributes, capacity = device.attributes or {}, device.capacity or {}
+        if len(attributes) + len(capacity) > MAX_ATTRIBUTES_AND_CAPACITIES:
+            message = (
+                f"has {len(attributes) + len(capacity)} attributes and capacities, and Kubernetes accepts at most "
+                f"{MAX_ATTRIBUTES_AND_CAPACITIES} of a device"
+            )
+            yield Problem(message, path, hint="Remove those that no selector reads")
+        for part, names in (("attributes", attributes), ("capacity", capacity)):
+            for name in names:
                 yield from _qualified_name(name, entry_path(f"{path}.{part}", name))
+        for name, attribute in attributes.items():
+            for field in ("string", "version"):
+                size = len((getattr(attribute, field) or "").encode())
+                if size > MAX_ATTRIBUTE_VALUE:
+                    message = f"has {size} bytes, and Kubernetes accepts at most {MAX_ATTRIBUTE_VALUE} of an attribute"
+                    place = f"{entry_path(f'{path}.attributes', name)}.{field}"
+                    yield Problem(message, place, short(getattr(attribute, field)), "Write the value of the driver")
 
 
 def deployment_limits(deployment: Any, fleet: Classes) -> Iterator[Problem]:
     """Yield the constraints of a ModelDeployment that Kubernetes does not accept, or that no claim can meet."""
-    synthetic_drivers = {FABRIC_DRIVER} | {
+    synthetic = {FABRIC_DRIVER} | {
         device.driver
         for inference_class in fleet.of_kind("InferenceClass")
         for device in inference_class.spec.devices
         if device.claim == "Synthetic"
     }
     for engine_index, engine in enumerate(deployment.spec.template.spec.engines):
-        for member_index, member in enumerate(engine.members):
+        for index, member in enumerate(engine.members):
             selector = member.node_selector
             if selector is None or not selector.constraints:
                 continue
-            path = f"spec.template.spec.engines[{engine_index}].members[{member_index}].nodeSelector.constraints"
+            path = f"spec.template.spec.engines[{engine_index}].members[{index}].nodeSelector.constraints"
             for position, constraint in enumerate(selector.constraints):
                 yield from _qualified_name(constraint.match_attribute, f"{path}[{position}].matchAttribute")
             if not fleet.unknown("InferenceClass"):
-                yield from _oversized(selector, synthetic_drivers, path)
+                yield from _oversized(selector, synthetic, path)
 
 
-def _oversized(selector: Any, synthetic_drivers: set[str], path: str) -> Iterator[Problem]:
+def _oversized(selector: Any, synthetic: set[str], path: str) -> Iterator[Problem]:
     """Yield the error of constraints that join more devices than a claim can have. Requests that a Synthetic device
     might serve do not count."""
     requests = [
         Request(request.name, request.count)
         for request in selector.devices
-        if not any(synthetic_drivers & named_domains(entry.cel or "") for entry in request.selectors)
+        if not any(synthetic & named_domains(each.cel or "") for each in request.selectors)
     ]
-    constraints = [
-        Constraint(constraint.match_attribute, tuple(constraint.requests or ())) for constraint in selector.constraints
-    ]
+    constraints = [Constraint(each.match_attribute, tuple(each.requests or ())) for each in selector.constraints]
     reason = oversized_claim(requests, constraints)
     if reason:
         message, __, hint = reason.partition(". ")
         yield Problem(f"cannot be met: {message}", path, hint=hint)
 
 
+def _name(name: str, most: int, noun: str, path: str) -> Iterator[Problem]:
+    if len(name) > most:
+        yield Problem(f"has {len(name)} characters, and a {noun} has at most {most} in Kubernetes", path, short(name))
+    elif name and not _SUBDOMAIN.fullmatch(name.lower() if path.endswith(".driver") else name):
+        message = f"is not a {noun} in Kubernetes"
+        hint = "Write a DNS subdomain, such as gpu.example.com"
+        yield Problem(message, path, short(name), hint)
+
+
 def _qualified_name(name: str, path: str) -> Iterator[Problem]:
     """Yield the error of an invalid name of an attribute or a capacity, with or without a domain."""
     domain, slash, identifier = name.rpartition("/")
-    has_valid_domain = not slash or (len(domain) <= MAX_DOMAIN and _SUBDOMAIN.fullmatch(domain.lower()))
-    if not has_valid_domain or len(identifier) > MAX_ID or not _IDENTIFIER.fullmatch(identifier):
-        hint = (
-            f"Write domain/name: a DNS subdomain of at most {MAX_DOMAIN} characters, and at most {MAX_ID} letters, "
-            "digits and _ that do not begin with a digit"
+    if len(domain) > MAX_DOMAIN:
+        yield Problem(
+            f"has a domain of {len(domain)} characters, and Kubernetes accepts at most {MAX_DOMAIN}", path, short(name)
         )
+    elif slash and not _SUBDOMAIN.fullmatch(domain.lower()):
+        yield Problem("has a domain that is not a DNS subdomain", path, short(name), "Write domain/name")
+    if len(identifier) > MAX_ID:
+        message = f"has {len(identifier)} characters without its domain, and Kubernetes accepts at most {MAX_ID}"
+        yield Problem(message, path, short(name))
+    elif not _IDENTIFIER.fullmatch(identifier):
+        hint = "Use letters, digits and _, and begin with a letter or _"
         yield Problem("is not a name of an attribute or a capacity in Kubernetes", path, short(name), hint)
