@@ -33,9 +33,10 @@ class _InvalidDeviceError(ValueError):
 class Device:
     """A kind of device; `attributes` and `capacity` are keyed `domain/id`.
 
-    `count` is how many of them one node has. `invalid` is empty, or says why Kubernetes would not take the device: then
-    no selector matches it, and what could be read is still there for display. `architecture`: that of the node's
-    processors, as kubernetes.io/arch has it, empty if unknown.
+    count: number of devices on a node.
+    invalid: why Kubernetes would not accept the device, otherwise empty. No selector matches an invalid device. The
+        valid fields of the device are still displayed.
+    architecture: processor architecture of the node, a value of kubernetes.io/arch. Empty if unknown.
     """
 
     name: str

@@ -113,22 +113,24 @@ def _sum_scale(left: Fraction, left_scale: int, right: Fraction, right_scale: in
 
 @lru_cache(maxsize=1024)
 def canonical_text(text: str, digits: int = _NANO_DIGITS) -> str:
-    """Return a quantity as the API server writes it: `12288Mi` as `12Gi`, `0.5` as `500m`, `1000m` as `1`. A text that
-    is no quantity is returned unchanged.
+    """Return a quantity as the API server writes it: `12288Mi` as `12Gi`, `0.5` as `500m`, `1000m` as `1`. Return other
+    texts unchanged.
 
-    The format stays: powers of two, of ten, or an exponent. A quantity below 1024, or with a fraction, gets a decimal
-    suffix, because a binary suffix would round it. `digits`: number of decimal digits, beyond which the server rounds
-    up."""
+    The result has the format of the text: powers of two, powers of ten, or an exponent. However, a quantity below 1024
+    or with a fraction has a decimal suffix, because a binary suffix would round the quantity.
+
+    digits: number of decimal digits. The API server rounds up to them.
+    """
     try:
         value = Quantity.parse(text).value
     except QuantityError:
         return text
-    found = _GRAMMAR.fullmatch(text)
-    if found is None or not value:
+    match = _GRAMMAR.fullmatch(text)
+    if match is None or not value:
         return "0"
-    whole, decimals, suffix = found[2].lstrip("0") or "0", found[4] or "", found[5]
+    integer, decimals, suffix = match[2].lstrip("0") or "0", match[4] or "", match[5]
     binary, exponent = _interpret(text, suffix)
-    if _is_reused(whole, decimals, digits, binary=binary, exponent=exponent):
+    if _is_unchanged(integer, decimals, digits, binary=binary, exponent=exponent):
         return text
     nanos = -(-value * 10**digits // 1) * 10 ** (_NANO_DIGITS - digits)
     units = Fraction(nanos, 10**_NANO_DIGITS)
@@ -140,11 +142,11 @@ def canonical_text(text: str, digits: int = _NANO_DIGITS) -> str:
     return _scaled(nanos, -_NANO_DIGITS, 1000, 3, _DECIMAL) or text
 
 
-def _is_reused(whole: str, decimals: str, digits: int, *, binary: bool, exponent: int) -> bool:
-    """Return whether Kubernetes takes a text for canonical, by a quick test of its digits."""
-    number = whole + decimals
+def _is_unchanged(integer: str, decimals: str, digits: int, *, binary: bool, exponent: int) -> bool:
+    """Return whether Kubernetes considers a text canonical, by a quick test of its digits."""
+    number = integer + decimals
     if binary:
-        return not decimals and _binary_precision(whole, exponent) >= 0 and bool(int(whole) & 7)
+        return not decimals and _binary_precision(integer, exponent) >= 0 and bool(int(integer) & 7)
     is_short = _SAFE_DIGITS - len(number) >= 0 and exponent - len(decimals) >= -digits
     return is_short and not (exponent - len(decimals)) % 3 and not number.endswith("000") and number[0] != "0"
 

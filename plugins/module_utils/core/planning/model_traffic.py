@@ -143,67 +143,48 @@ def model_traffic(
     replicas: Iterable[api.ModelReplica],
     endpoints: Sequence[api.ModelEndpoint],
 ) -> ModelTraffic:
-    """Return the traffic through the gateways in mode Model. `endpoints` are the composed ones, of these replicas."""
+    """Return the traffic through the gateways in mode Model. `endpoints` are the composed endpoints of the replicas."""
     refused, serving = _gateways(context, platforms)
     if not context.fleet.model_gateways and not _kept(context):
         return ModelTraffic(warnings=tuple(ending_routes(context, {}, ())))
     clusters = {(replica.namespace, replica.name): replica.spec.cluster_name for replica in replicas}
     cluster_gateways = {key: _cluster_gateway(context, name, platforms.get(name)) for key, name in clusters.items()}
     index = LabelIndex([*endpoints, *context.fleet.external.values()])
-    served, overflowing, refusals = dict[str, list[RoutedModel]](), list[str](), list[str]()
-    for cluster, gateway in serving.items():
-        found = [_routed(context, service, gateway, index, cluster_gateways) for service in _services(context, gateway)]
-        cluster_gateway = _cluster_gateway(context, cluster, platforms[cluster])
-        found, refused_budgets, overflows = _with_overflow(context, found, cluster_gateway)
-        served[cluster] = (
-            [_with_slots(context, cluster, each) for each in found] if context.declared(cluster) else found
-        )
-        refusals += refused_budgets
-        overflowing += [cluster] if overflows else []
+    served, overflowing, refusals = _served(context, platforms, serving, index, cluster_gateways)
     leaving = tuple(leaving_gateways(context, serving, {name: _routes(routes) for name, routes in served.items()}))
     hosts = frozenset([*serving, *(gateway.cluster for gateway in leaving)])
-    # A gateway of the manifests on the same cluster has the CA of the leaving one, and replaces its objects.
-    stays = _kept(context, [gateway for gateway in leaving if gateway.cluster not in serving])
+    # A gateway of the manifests on the same cluster has the CA of the leaving gateway, and replaces its objects.
+    kept_objects = _kept(context, [gateway for gateway in leaving if gateway.cluster not in serving])
     clients = _clients(context, serving.values(), leaving)
-    overflowing += [place for place, value in stays if overflow.is_behind_cluster_gateway(value)]
+    overflowing += [cluster for cluster, value in kept_objects if overflow.is_behind_cluster_gateway(value)]
     inside = _cluster_gateways(context, platforms, clients, hosts, clusters.values(), overflowing)
     for cluster, gateway in serving.items():
         if any(map(_listens, inside.get(cluster, ()))):
             inside[cluster] = [*inside[cluster], *overflow.cluster_gateway_answers(gateway)]
-    objects: dict[str, list[Object]] = {}
-    for place, value in stays:
-        objects.setdefault(place, [gateway_namespace()]).append(value)
     keys = {gateway.name: _key_secrets(context, gateway) for gateway in serving.values()}
-    known = {
+    rights = {
         cluster: dict(_rights(context, gateway, served[cluster], keys[gateway.name]))
         for cluster, gateway in serving.items()
     }
+    objects: dict[str, list[Object]] = {}
+    for cluster, value in kept_objects:
+        objects.setdefault(cluster, [gateway_namespace()]).append(value)
     for cluster, gateway in serving.items():
-        objects.setdefault(cluster, []).extend(_gateway_objects(gateway, served[cluster], known[cluster]))
+        objects.setdefault(cluster, []).extend(_gateway_objects(gateway, served[cluster], rights[cluster]))
     for cluster, values in inside.items():
         objects.setdefault(cluster, []).extend(values)
-    routed = tuple(each for routes in served.values() for each in routes)
-    asking = [(gateway, secrets) for gateway in serving.values() if (secrets := keys[gateway.name]) is not None]
-    unread = [gateway for gateway in serving.values() if gateway.spec.auth and keys[gateway.name] is None]
-    sizes = dict(_sizes(asking, served))
+    sizes = dict(_sizes(_readable_keys(serving, keys), served))
+    routed = tuple(route for routes in served.values() for route in routes)
     return ModelTraffic(
         routes=routed,
         objects=objects,
-        control=tuple(written(model_route(each.route)) for each in routed),
+        control=tuple(written(model_route(route.route)) for route in routed),
         copies=tuple((name, copy) for name, gateway in serving.items() for copy in _copies(gateway, served[name])),
         refused=refused,
         leaving=leaving,
         warnings=(
             *refusals,
-            *_without_room(routed),
-            *_foreign_policies(context, served),
-            *_named_callers(routed),
-            *unpriced_entries(context),
-            *_opened(context, served),
-            *_divided_budgets(known, served),
-            *_too_many_rules(known, served),
-            *key_warnings(context, asking),
-            *unread_groups(_unread(context, unread)),
+            *_service_warnings(context, serving, served, rights, keys),
             *(f"InferenceGateway {name}: {size.message}" for name, size in sizes.items() if size.is_near_limit),
             *(gateway.warning for gateway in leaving),
             *ending_routes(context, serving, leaving),
@@ -212,6 +193,60 @@ def model_traffic(
         cluster_gateways=frozenset(name for name, values in inside.items() if any(map(_listens, values))),
         sizes=sizes,
     )
+
+
+def _served(
+    context: Context,
+    platforms: Mapping[str, Platform],
+    serving: Mapping[str, api.InferenceGateway],
+    index: LabelIndex[api.ModelEndpoint],
+    cluster_gateways: Mapping[tuple[str, str], ClusterGateway],
+) -> tuple[dict[str, list[RoutedModel]], list[str], list[str]]:
+    """Return the services of the gateways by cluster, the clusters with overflow routes, and warnings about budgets
+    that cannot overflow."""
+    served: dict[str, list[RoutedModel]] = {}
+    overflowing: list[str] = []
+    refusals: list[str] = []
+    for cluster, gateway in serving.items():
+        routes = [
+            _routed(context, service, gateway, index, cluster_gateways) for service in _services(context, gateway)
+        ]
+        own_gateway = _cluster_gateway(context, cluster, platforms[cluster])
+        routes, refused_budgets, has_overflow = _with_overflow(context, routes, own_gateway)
+        if context.declared(cluster):
+            routes = [_with_slots(context, cluster, route) for route in routes]
+        served[cluster] = routes
+        refusals += refused_budgets
+        overflowing += [cluster] if has_overflow else []
+    return served, overflowing, refusals
+
+
+def _readable_keys(
+    serving: Mapping[str, api.InferenceGateway], keys: Mapping[str, list[KeySecret] | None]
+) -> list[tuple[api.InferenceGateway, list[KeySecret]]]:
+    """Return the gateways whose Secrets with API keys are observed, with the Secrets."""
+    return [(gateway, secrets) for gateway in serving.values() if (secrets := keys[gateway.name]) is not None]
+
+
+def _service_warnings(
+    context: Context,
+    serving: Mapping[str, api.InferenceGateway],
+    served: Mapping[str, Sequence[RoutedModel]],
+    rights: Mapping[str, Mapping[str, NamespaceRights]],
+    keys: Mapping[str, list[KeySecret] | None],
+) -> Iterator[str]:
+    """Yield the warnings about the services, policies and API keys of the gateways."""
+    routed = [route for routes in served.values() for route in routes]
+    yield from _without_room(routed)
+    yield from _foreign_policies(context, served)
+    yield from _named_callers(routed)
+    yield from unpriced_entries(context)
+    yield from _opened(context, served)
+    yield from _divided_budgets(rights, served)
+    yield from _too_many_rules(rights, served)
+    yield from key_warnings(context, _readable_keys(serving, keys))
+    unread = [gateway for gateway in serving.values() if gateway.spec.auth and keys[gateway.name] is None]
+    yield from unread_groups(_unread(context, unread))
 
 
 def _without_room(routed: Iterable[RoutedModel]) -> Iterator[str]:

@@ -234,9 +234,10 @@ def cluster(
         not_ready = "is not Ready"
     unknown = ""
     if status and status.gpu_pools is not None:
-        known = {pool.name: classes.get(pool.class_name) for pool in resource.spec.node_pools or ()}
+        pool_classes = {pool.name: classes.get(pool.class_name) for pool in resource.spec.node_pools or ()}
         pools = tuple(
-            _published_pool(pool, catalogue, architecture(resource, known.get(pool.name))) for pool in status.gpu_pools
+            _published_pool(pool, catalogue, architecture(resource, pool_classes.get(pool.name)))
+            for pool in status.gpu_pools
         )
     else:
         unknown = _unknown(resource, classes, catalogue)
@@ -272,14 +273,14 @@ def _priced(pools: tuple[Pool, ...], resource: api.InferenceCluster, prices: Pri
 
 
 def _with_drivers(pools: tuple[Pool, ...], resource: api.InferenceCluster) -> tuple[Pool, ...]:
-    """Return pools with the reasons why their GPU drivers may be old."""
+    """Return pools with the reasons why their GPU drivers might be old."""
     cloud = registry.BY_SOURCE.get(resource.spec.cluster.source)
     old = {pool.name: cloud.old_driver(pool) for pool in resource.spec.node_pools or ()} if cloud else {}
     return tuple(replace(pool, old_driver=old[pool.name]) if old.get(pool.name) else pool for pool in pools)
 
 
 def architecture(resource: api.InferenceCluster, inference_class: api.InferenceClass | None) -> str:
-    """Return the architecture of the nodes of a class on a cluster, as kubernetes.io/arch has it; empty if unknown."""
+    """Return the architecture of the nodes of a class on a cluster, a value of kubernetes.io/arch. Empty if unknown."""
     provisioning = inference_class.spec.provisioning if inference_class else None
     source = resource.spec.cluster.source
     cloud = registry.BY_SOURCE.get(source) or registry.BY_SOURCE.get(provisioning.provider if provisioning else "")
@@ -287,15 +288,15 @@ def architecture(resource: api.InferenceCluster, inference_class: api.InferenceC
     return cloud.architecture(cloud.machine(block)) if cloud and block else ""
 
 
-def _of_architecture(devices: list[dict[str, Any]], known: str) -> list[dict[str, Any]]:
+def _with_architecture(devices: list[dict[str, Any]], node_architecture: str) -> list[dict[str, Any]]:
     """Return devices (wire form) with the architecture of their node."""
-    return [{**device, "architecture": known} for device in devices] if known else devices
+    return [{**device, "architecture": node_architecture} for device in devices] if node_architecture else devices
 
 
-def _published_pool(pool: Any, catalogue: DeviceCatalogue, known: str) -> Pool:
-    """A pool of `status.gpuPools`, as it stands: its fabric counts, whether a device publishes it too or not. `known`:
-    the architecture of its nodes."""
-    devices = catalogue.devices(_of_architecture([api.wire(device) for device in pool.devices or ()], known))
+def _published_pool(pool: Any, catalogue: DeviceCatalogue, node_architecture: str) -> Pool:
+    """Return a pool of `status.gpuPools`. Its fabric counts even if none of its devices publishes the fabric."""
+    wire = [api.wire(device) for device in pool.devices or ()]
+    devices = catalogue.devices(_with_architecture(wire, node_architecture))
     fabrics = catalogue.fabrics(devices)
     named = fabric_of(pool)
     if named and named[1] and Fabric(*named) not in fabrics:
@@ -309,8 +310,8 @@ def _declared_pool(
     """A pool of `spec.nodePools`, with its fabric among the devices of its class."""
     wire = [api.wire(device) for device in inference_class.spec.devices]
     fabric = fabric_device(pool, (device["name"] for device in wire))
-    known = architecture(resource, inference_class)
-    devices = catalogue.devices(_of_architecture([*wire, fabric] if fabric else wire, known))
+    node_architecture = architecture(resource, inference_class)
+    devices = catalogue.devices(_with_architecture([*wire, fabric] if fabric else wire, node_architecture))
     return Pool(pool.name, capacity(resource, pool), devices, catalogue.fabrics(devices))
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from operator import sub
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.matching import Vector
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import PlannedNodes
@@ -21,40 +22,41 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.s
 MAX_STEPS = 1_000_000
 """About one second. Nine free devices take 986,409 steps in all orders."""
 FEW_DEVICES = 9
-"""No search of a node with at most so many devices takes more than `MAX_STEPS`."""
+"""Number of devices up to which no search of a node takes more than `MAX_STEPS`."""
 MAX_STATES = 4_096
 """Combinations of used devices on a node to examine."""
 
 
 # pylint: disable-next=unsupported-binary-operation
 def slow_searches(node: Vector, load: Sequence[Pods], planned: Sequence[PlannedNodes | None]) -> set[int]:
-    """Return the positions of open pods that kube-scheduler might need more than `MAX_STEPS` to reject a node for.
+    """Return the positions of open pods for which kube-scheduler might need more than `MAX_STEPS` to reject a node.
 
     node: devices of a node, by kind.
     load: all pods of a pool, and its unavailable devices.
     planned: planned nodes of these pods.
     """
     return {
-        at
-        for at, pods in enumerate(load)
-        if pods.open and _steps(node, pods) > MAX_STEPS and _is_slow(node, pods, _neighbors(load, planned, at))
+        position
+        for position, pods in enumerate(load)
+        if pods.open and _steps(node, pods) > MAX_STEPS and _is_slow(node, pods, _neighbors(load, planned, position))
     }
 
 
 # pylint: disable-next=unsupported-binary-operation
-def _neighbors(load: Sequence[Pods], planned: Sequence[PlannedNodes | None], at: int) -> list[Pods]:
-    """Return the pods that affinity allows on a node for which kube-scheduler searches devices for a pod.
+def _neighbors(load: Sequence[Pods], planned: Sequence[PlannedNodes | None], position: int) -> list[Pods]:
+    """Return the pods that affinity allows on a node on which kube-scheduler searches devices for the pod at a
+    position.
 
-    Pods of its planned node are not among them, because all of these fit on the node together.
+    Pods of the same planned node are excluded, because all of them fit on the node together.
     """
-    own = planned[at]
-    has_number = own is not None and bool(own.numbers)
+    own_nodes = planned[position]
+    has_number = own_nodes is not None and bool(own_nodes.numbers)
     neighbors = []
-    for other, (pods, sharing) in enumerate(zip(load, planned, strict=True)):
-        if sharing is None:
+    for index, (pods, planned_nodes) in enumerate(zip(load, planned, strict=True)):
+        if planned_nodes is None:
             is_near = pods.unavailable or not has_number
-        elif sharing.numbers:
-            is_near = other == at and sharing.sharing == "Alone"
+        elif planned_nodes.numbers:
+            is_near = index == position and planned_nodes.sharing == "Alone"
         else:
             is_near = True
         if is_near:
@@ -64,30 +66,35 @@ def _neighbors(load: Sequence[Pods], planned: Sequence[PlannedNodes | None], at:
 
 def _is_slow(node: Vector, pods: Pods, neighbors: Sequence[Pods]) -> bool:
     """Return whether neighbors can leave too few devices for a pod, but enough for a long search. True if undecided."""
-    used = {(0,) * len(node), *(other.most for other in neighbors if other.unavailable)}
-    for other in neighbors:
+    used = {(0,) * len(node), *(neighbor.most for neighbor in neighbors if neighbor.unavailable)}
+    for neighbor in neighbors:
         # Pods of one copy are on different nodes.
-        copies = other.copies - (other.engine == pods.engine)
-        if other.unavailable or copies < 1:
+        copies = neighbor.copies - (neighbor.engine == pods.engine)
+        if neighbor.unavailable or copies < 1:
             continue
-        vectors = None if other.mixes else _used(other)
+        vectors = None if neighbor.mixes else _used_devices(neighbor)
         if vectors is None:
             return True
         latest = used
         for __ in range(copies):
-            sums = {tuple(map(sum, zip(one, vector, strict=True))) for one in latest for vector in vectors}
-            latest = {one for one in sums if _covers(node, one)} - used
+            sums = {tuple(map(sum, zip(total, vector, strict=True))) for total in latest for vector in vectors}
+            latest = {total for total in sums if _covers(node, total)} - used
             used |= latest
             if len(used) > MAX_STATES:
                 return True
             if not latest:
                 break
-    frees = (tuple(have - less for have, less in zip(node, one, strict=True)) for one in used)
-    return any(_steps(free, pods) > MAX_STEPS for free in frees if not any(_covers(free, way) for way in pods.vectors))
+    free_devices = (tuple(map(sub, node, total)) for total in used)
+    return any(
+        _steps(free, pods) > MAX_STEPS
+        for free in free_devices
+        if not any(_covers(free, vector) for vector in pods.vectors)
+    )
 
 
-def _used(pods: Pods) -> set[Vector] | None:
-    """Return the devices that a pod might use, None if unknown: fewer than it is charged because of a constraint."""
+def _used_devices(pods: Pods) -> set[Vector] | None:
+    """Return the devices that a pod might use, None if unknown. A pod can use fewer devices than it is charged because
+    of a constraint."""
     count = sum(count for count, __ in pods.requests)
     if not count or all(sum(vector) == count for vector in pods.vectors):
         return set(pods.vectors)
@@ -102,18 +109,18 @@ def _used(pods: Pods) -> set[Vector] | None:
 def _steps(free: Vector, pods: Pods) -> int:
     """Return the steps of a search without a result on a node with these free devices."""
     steps, choices = 0, 1
-    earlier: list[tuple[int, frozenset[int]]] = []
+    earlier_requests: list[tuple[int, frozenset[int]]] = []
     for count, kinds in pods.requests:
-        have = sum(free[kind] for kind in kinds)
-        have -= sum(taken for taken, others in earlier if others <= kinds)
-        for position in range(min(count, have)):
-            choices *= have - position
+        available = sum(free[kind] for kind in kinds)
+        available -= sum(earlier_count for earlier_count, earlier_kinds in earlier_requests if earlier_kinds <= kinds)
+        for position in range(min(count, available)):
+            choices *= available - position
             steps += choices
             if steps > MAX_STEPS:
                 return steps
-        if have < count:
+        if available < count:
             break
-        earlier.append((count, kinds))
+        earlier_requests.append((count, kinds))
     return steps
 
 

@@ -1,17 +1,17 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Placements that clusters can bind as they are planned, in whatever order their pods come.
+"""Claims and planned nodes that allow kube-scheduler to bind all pods of a plan, in any order.
 
-A plan promises that some packing of all pods onto the nodes of a pool exists. The cluster's own scheduler takes any
-node with room and any device that a claim accepts, so it may end in another packing, in which a pod finds no place.
-`bind` limits claims to the planned kind of device, and gives pods numbers of planned nodes by which they are kept
-together and apart. It changes nothing about pods that run, and nothing where neither is needed.
+A plan has a packing of all pods onto the nodes of a pool. kube-scheduler uses any node with free capacity and any
+device that a claim accepts. Therefore, it might end in a packing that makes a pod unschedulable. `bind` limits
+claims to the planned kind of device, and adds numbers of planned nodes that keep pods together and apart. Running pods
+do not change, nor do pods that need neither.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -23,15 +23,12 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.a
     slow_searches,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.capacity import Demand, PodSet
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.guarding import (
-    guard_claims,
-    is_changed,
-)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.matching import (
     Kind,
     Matcher,
     Vector,
     Way,
+    request_selectors,
     with_kind,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
@@ -54,7 +51,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.s
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.stranding import Pods, may_strand
 
 SEARCH_BUDGET = 50_000
-"""Steps that all searches for planned nodes of a plan may cost. Usual ones take a few for each pod."""
+"""Maximum steps of all searches for planned nodes of a plan. A usual search takes a few steps for each pod."""
 
 _MAY_STRAND = (
     "its pods fit on its nodes, but kube-scheduler might place the pods in an order that makes a pod unschedulable. "
@@ -72,12 +69,12 @@ _UNAVAILABLE = ("", 0, 0)
 
 Nodes = PlannedNodes | None  # pylint: disable=unsupported-binary-operation
 Place = tuple[int, int, int]
-"""Of a placed member: the positions of its placement, engine and member."""
+"""Positions of the placement, the engine and the member of a placed member."""
 
 
 @dataclass(frozen=True)
 class _Part:
-    """The pods of a member on one pool. `open`: they do not exist yet, or an edit replaces them."""
+    """The pods of a member on one pool. `open`: the pods are new, or an edit replaces them."""
 
     engine: tuple[str, int, int]
     place: Place | None
@@ -98,11 +95,11 @@ def bind(
 ) -> Schedule:
     """Return the schedule with claims and planned nodes that allow kube-scheduler to bind all pods.
 
-    Claims also say if their selectors must test for attributes and capacities that devices of the pool lack.
+    Selectors of claims get tests for attributes and capacities if devices of the pool lack them. A pod that is charged
+    a whole node needs no limited claims. It needs numbers only to avoid slow searches (`allocating.py`) and because of
+    unavailable devices. Raises OverBudgetError.
 
-    `decided` is the schedule for the other arguments. Kept replicas keep their claims and planned nodes. A pod that is
-    charged a whole node needs no limited claims, and numbers only against slow searches (`allocating.py`), but
-    unavailable devices can strand it. Raises OverBudgetError.
+    decided: the schedule for the other arguments. Unchanged replicas keep their claims and planned nodes.
     """
     options = options or Options()
     clusters = list(clusters)
@@ -111,7 +108,8 @@ def bind(
         existing.get((placement.namespace, placement.replica)) if placement.replica else None
         for placement in decided.placements
     ]
-    placements = [_carried(*pair) for pair in zip(decided.placements, before, strict=True)]
+    placements = [_with_current_nodes(*pair) for pair in zip(decided.placements, before, strict=True)]
+    matcher = Matcher("Exact", evaluations or Evaluations(options.selector_budget))
     shares_nodes = options.accounting == "Devices"
     bindable = [
         cluster
@@ -122,53 +120,117 @@ def bind(
         placed = {(placement.namespace, placement.replica) for placement in decided.placements if placement.replica}
         dropped = {(entry.replica.namespace, entry.replica.name) for entry in decided.dropped if not entry.has_devices}
         others = [replica for key, replica in sorted(existing.items()) if key not in placed]
-        numbers = [replica for replica in others if replica.leaves or (replica.namespace, replica.name) in dropped]
-        charged = [replica for replica in others if replica not in numbers]
-        binder = _Binder(options, placements, before, evaluations or Evaluations(options.selector_budget))
+        leaving = [replica for replica in others if replica.leaves or (replica.namespace, replica.name) in dropped]
+        charged = [replica for replica in others if replica not in leaving]
+        binder = _Binder(options, placements, before, matcher)
         for cluster in bindable:
-            binder.bind(cluster, charged, numbers)
+            binder.bind(cluster, charged, leaving)
         placements = binder.placements
         decided = replace(decided, may_strand=tuple(binder.may_strand))
-    guarded = guard_claims(placements, before, clusters, evaluations or Evaluations(options.selector_budget))
+    pools = {(cluster.name, pool.name): pool for cluster in clusters for pool in cluster.pools}
+    guarded = (_with_guards(*pair, pools, matcher) for pair in zip(placements, before, strict=True))
     return replace(decided, placements=tuple(guarded))
 
 
-def _carried(placement: Placement, before: Replica | None) -> Placement:
-    """Return a placement with the planned nodes that its replica has."""
-    if before is None or not any(member.planned_nodes for engine in before.engines for member in engine.members):
-        return placement
-    known = {
-        (engine.name, member.role, member.pool): member.planned_nodes
-        for engine in before.engines
-        for member in engine.members
-    }
-    engines = tuple(
-        replace(
-            engine,
-            members=tuple(
-                replace(member, planned_nodes=known.get((engine.name, member.role, member.pool)))
-                for member in engine.members
-            ),
+def _with_current_nodes(placement: Placement, before: Replica | None) -> Placement:
+    """Return a placement with the planned nodes of its existing replica."""
+
+    def with_nodes(engine: PlacedEngine, member: PlacedMember) -> PlacedMember:
+        current = _current_member(before, engine, member)
+        return (
+            replace(member, planned_nodes=current.planned_nodes) if current and current.pool == member.pool else member
         )
+
+    return _with_members(placement, with_nodes)
+
+
+def _with_guards(
+    placement: Placement, before: Replica | None, pools: Mapping[tuple[str, str], Pool], matcher: Matcher
+) -> Placement:
+    """Return a placement with the claims whose selectors must test for attributes and capacities.
+
+    Other selectors would replace the pods because a claim template is immutable. Therefore, running pods keep their
+    selectors until an edit replaces the pods anyway.
+    """
+
+    def needs_guard(entry: Mapping[str, Any], member: PlacedMember) -> bool:
+        keys = [(placement.cluster, name) for name, __ in member.pods_by_pool]
+        with suppress(SelectorError):
+            return any(matcher.needs_guard(entry, pools[key].devices) for key in keys if key in pools)
+        return False
+
+    def with_guards(engine: PlacedEngine, member: PlacedMember) -> PlacedMember:
+        if _is_changed(placement, before, engine, member):
+            guarded = [entry["name"] for entry in member.device_requests if needs_guard(entry, member)]
+        else:
+            current = _current_member(before, engine, member)
+            guarded = [entry["name"] for entry in current.device_requests if entry.get("guarded")] if current else []
+        requests = (
+            {**entry, "guarded": True} if entry["name"] in guarded else entry for entry in member.device_requests
+        )
+        return replace(member, device_requests=tuple(requests)) if guarded else member
+
+    return _with_members(placement, with_guards)
+
+
+def _with_members(placement: Placement, change: Callable[[PlacedEngine, PlacedMember], PlacedMember]) -> Placement:
+    engines = tuple(
+        replace(engine, members=tuple(change(engine, member) for member in engine.members))
         for engine in placement.engines
     )
-    return replace(placement, engines=engines)
+    return placement if engines == placement.engines else replace(placement, engines=engines)
+
+
+def _current_member(before: Replica | None, engine: PlacedEngine, member: PlacedMember) -> PlacedMember | None:
+    """Return the running member of a placed member, None without a replica or without such a member."""
+    members = (
+        current
+        for current_engine in (before.engines if before else ())
+        if current_engine.name == engine.name
+        for current in current_engine.members
+        if current.role == member.role
+    )
+    return next(members, None)
+
+
+def _is_changed(placement: Placement, before: Replica | None, engine: PlacedEngine, member: PlacedMember) -> bool:
+    """Return whether the pods of a member are new, or an edit replaces them."""
+    if placement.state == "held":
+        return False
+    current = _current_member(before, engine, member)
+    if current is None or before is None or placement.state == "new":
+        return True
+    copies = next(old.copies for old in before.engines if old.name == engine.name)
+    return (current.pool, current.pods, copies, _claimed(current)) != (
+        member.pool,
+        member.pods,
+        engine.copies,
+        _claimed(member),
+    )
+
+
+def _claimed(member: PlacedMember) -> list[tuple[str, str, int, list[str]]]:
+    """Return the claimed requests of a member, without the kinds of device that its claim is limited to."""
+    return [
+        (str(entry["name"]), str(entry["deviceClassName"]), int(entry.get("count", 1)), request_selectors(entry))
+        for entry in member.device_requests
+    ]
 
 
 class _Binder:
-    """The placements of a schedule, which get claims and planned nodes pool by pool."""
+    """Sets the claims and planned nodes of the placements of a schedule, pool by pool."""
 
     def __init__(
         self,
         options: Options,
         placements: list[Placement],
         before: Sequence[Replica | None],
-        evaluations: Evaluations,
+        matcher: Matcher,
     ) -> None:
         self.placements = placements
         self.may_strand: list[Refusal] = []
         self._before = before
-        self._matcher = Matcher("Exact", evaluations)
+        self._matcher = matcher
         self._work = Work(min(options.search_budget, SEARCH_BUDGET))
         self._shares_nodes = options.accounting == "Devices"
         self._on: dict[str, list[int]] = {}
@@ -176,7 +238,11 @@ class _Binder:
             self._on.setdefault(placement.cluster, []).append(at)
 
     def bind(self, cluster: Cluster, others: Iterable[Replica], leaving: Iterable[Replica]) -> None:
-        """Bind what is new on a cluster. `others` are further replicas, `leaving` those that go."""
+        """Set the claims and planned nodes of new pods on a cluster.
+
+        others: replicas without a placement that use devices.
+        leaving: replicas that are removed.
+        """
         placed = self._on.get(cluster.name, [])
         if not any(self._is_open(at) for at in placed):
             return
@@ -198,35 +264,32 @@ class _Binder:
         # New pods with the same number would wait for the same nodes.
         unusable = [*stranded, *(replica for replica in leaving if replica.cluster == cluster.name)]
         taken = _numbers(engine for replica in unusable for engine in replica.engines)
-        for name, found in sorted(parts.items()):
-            is_open = any(part.open for part in found)
-            reason = self._bind_pool(pools[name], found, taken.get(name, set())) if is_open else ""
+        for name, pool_parts in sorted(parts.items()):
+            is_open = any(part.open for part in pool_parts)
+            reason = self._bind_pool(pools[name], pool_parts, taken.get(name, set())) if is_open else ""
             if reason:
                 self.may_strand.append(Refusal(reason, name, (cluster.name,)))
 
     def _is_open(self, at: int) -> bool:
-        """Return whether a placement has pods that do not exist as it has them."""
-        before = self._before[at]
+        """Return whether pods of a placement are new, or an edit replaces them."""
         placement = self.placements[at]
-        if placement.state == "new" or before is None:
-            return placement.state != "held"
-        return any(self._changed(at, engine, member) for engine in placement.engines for member in engine.members)
-
-    def _changed(self, at: int, engine: PlacedEngine, member: PlacedMember) -> bool:
-        """Return whether the claims of a member are others than those of its running pods."""
-        return is_changed(self.placements[at], self._before[at], engine, member)
+        return any(
+            _is_changed(placement, self._before[at], engine, member)
+            for engine in placement.engines
+            for member in engine.members
+        )
 
     def _parts(
         self, engines: Sequence[PlacedEngine], pools: Mapping[str, Pool], at: int
     ) -> Iterator[tuple[str, _Part]]:
         for number, engine in enumerate(engines):
-            for position, given in enumerate(engine.members):
-                if not given.device_requests:
+            for position, placed_member in enumerate(engine.members):
+                if not placed_member.device_requests:
                     continue
                 place = (at, number, position) if at >= 0 else None
-                is_open = at >= 0 and self._changed(at, engine, given)
-                spread = is_open and given.shares and self._shares_nodes
-                member = self._set(place, planned_nodes=ANYWHERE) if place and spread else given
+                is_open = at >= 0 and _is_changed(self.placements[at], self._before[at], engine, placed_member)
+                is_spread = is_open and placed_member.shares and self._shares_nodes
+                member = self._set(place, planned_nodes=ANYWHERE) if place and is_spread else placed_member
                 for name, pods in member.pods_by_pool:
                     if name not in pools:
                         continue
@@ -238,20 +301,21 @@ class _Binder:
                         yield name, replace(part, at_most=_at_most(engine, member, pools[name]))
 
     def _bind_pool(self, pool: Pool, parts: list[_Part], taken: set[int]) -> str:
-        """Return why a pod might find no node in some order; empty if each pod finds one."""
+        """Return why a pod might be unschedulable in some order. Empty if each pod finds a node."""
         node = pool.claimable
         if not self._shares_nodes:
             pods = self._pods(pool, parts)
             if pool.partly_unavailable and may_strand(node, pool.open_nodes, pods):
                 return _MAY_STRAND
             current = [part.member.planned_nodes for part in parts]
-            return self._separate(node, parts, pods, current, {at for at, each in enumerate(pods) if each.slow}, taken)
+            slow = {position for position, part_pods in enumerate(pods) if part_pods.slow}
+            return self._separate(node, parts, pods, current, slow, taken)
         before = list(self.placements)
         narrowed = self._narrow(pool, node, parts) if sum(map(bool, node)) > 1 else parts
         reason = self._number(pool, node, narrowed, taken)
         if not reason:
             return ""
-        # Pods that take any kind may do where those limited to one cannot be steered.
+        # Planned nodes might exist for pods that use any kind of device, but not for pods that use one kind.
         after, self.placements = self.placements, before
         if narrowed != parts and not self._number(pool, node, parts, taken):
             return ""
@@ -261,10 +325,10 @@ class _Binder:
     # Kinds of device
 
     def _narrow(self, pool: Pool, node: Vector, parts: list[_Part]) -> list[_Part]:
-        """Limit claims to one kind of device where others of the pool could serve them too.
+        """Limit claims to one kind of device if other kinds of the pool could also serve them.
 
-        Each in turn takes the first kind with which the rest can still be packed. A member whose pods need several
-        kinds to fit, and one that is spread over pools, claim what the deployment accepts.
+        Each claim in turn has the first kind that still allows to pack all pods. Members that need several kinds
+        to fit and members that are spread over pools claim all kinds that the deployment accepts.
         """
         parts = list(parts)
         for at, part in enumerate(parts):
@@ -302,34 +366,39 @@ class _Binder:
 
     def _number(self, pool: Pool, node: Vector, parts: Sequence[_Part], taken: set[int]) -> str:
         pods = self._pods(pool, parts)
-        numbered = any(part.member.planned_nodes and not part.open for part in parts)
+        has_numbers = any(part.member.planned_nodes and not part.open for part in parts)
         strands = may_strand(node, pool.open_nodes, pods)
-        whole = {at for at, each in enumerate(pods) if each.slow and each.vectors == (node,)}
-        if numbered or strands or any(each.slow for at, each in enumerate(pods) if at not in whole):
+        slow = {position for position, part_pods in enumerate(pods) if part_pods.slow}
+        slow_on_whole_node = {position for position in slow if pods[position].vectors == (node,)}
+        if has_numbers or strands or slow - slow_on_whole_node:
             planned = plan_pool(node, pool.open_nodes, pods, taken, self._work)
             if planned is not None:
                 return self._plan(node, parts, pods, planned)
-        current = [ANYWHERE if numbered and part.open else part.member.planned_nodes for part in parts]
-        # A pod that takes a whole node loses no node by a number.
-        reason = self._separate(node, parts, pods, current, whole, taken)
-        return _MAY_STRAND if numbered or strands else reason
+        current = [ANYWHERE if has_numbers and part.open else part.member.planned_nodes for part in parts]
+        # A number excludes no node that a pod of a whole node could use.
+        reason = self._separate(node, parts, pods, current, slow_on_whole_node, taken)
+        return _MAY_STRAND if has_numbers or strands else reason
 
     def _pods(self, pool: Pool, parts: Sequence[_Part]) -> list[Pods]:
-        """Return the pods of all parts and the unavailable devices of the pool, with slow searches if all go
-        anywhere."""
+        """Return the pods of all parts and the unavailable devices of the pool. Searches are slow if they might be slow
+        without planned nodes."""
         pods = _pods(pool, parts)
         if sum(pool.claimable) <= FEW_DEVICES:
             return pods
-        for at, part in enumerate(parts):
+        for position, part in enumerate(parts):
             requests = part.member.device_requests
-            # The selectors of running pods might be invalid: then the pods use the devices that they are charged.
+            # Pods with invalid selectors, which only running pods can have, use the devices that they are charged.
             with suppress(SelectorError):
                 accepted = map(frozenset, self._matcher.accepted(requests, pool.devices))
                 counts = [int(entry.get("count", 1)) for entry in requests]
-                pods[at] = replace(pods[at], requests=tuple(zip(counts, accepted, strict=True)))
-        slow = slow_searches(pool.claimable, pods, [None if each.open else each.planned for each in pods])
-        # Pods that are spread over pools get no numbers.
-        return [replace(each, slow=at in slow and not each.at_most) for at, each in enumerate(pods)]
+                pods[position] = replace(pods[position], requests=tuple(zip(counts, accepted, strict=True)))
+        planned = [None if part_pods.open else part_pods.planned for part_pods in pods]
+        slow = slow_searches(pool.claimable, pods, planned)
+        # Pods that are spread over pools have no numbers.
+        return [
+            replace(part_pods, slow=position in slow and not part_pods.at_most)
+            for position, part_pods in enumerate(pods)
+        ]
 
     def _separate(
         self,
@@ -340,22 +409,23 @@ class _Binder:
         chosen: Collection[int],
         taken: set[int],
     ) -> str:
-        """Plan nodes as given, but nodes of their own for the chosen pods. Return a reason if searches remain slow."""
+        """Set planned nodes, with separate nodes for the pods at the chosen positions. Return a reason if searches
+        remain slow."""
         separate = list(planned)
-        used = taken.union(*(each.planned.numbers for each in pods if each.planned))
-        for at in sorted(chosen):
-            number = next(number for number in range(1, len(used) + 2) if number not in used)
+        used = taken.union(*(part_pods.planned.numbers for part_pods in pods if part_pods.planned))
+        for position in sorted(chosen):
+            number = min(set(range(1, len(used) + 2)) - used)
             used.add(number)
-            separate[at] = PlannedNodes((number,), "OnePerNode")
+            separate[position] = PlannedNodes((number,), "OnePerNode")
         return self._plan(node, parts, pods, separate)
 
     def _plan(self, node: Vector, parts: Sequence[_Part], pods: Sequence[Pods], planned: Sequence[Nodes]) -> str:
         """Set planned nodes of open pods. Return a reason if searches remain slow."""
-        result = [each.planned for each in pods]
-        for at, part in enumerate(parts):
+        result = [part_pods.planned for part_pods in pods]
+        for position, part in enumerate(parts):
             if part.open and part.place is not None and not part.member.shares:
-                result[at] = planned[at]
-                self._set(part.place, planned_nodes=planned[at])
+                result[position] = planned[position]
+                self._set(part.place, planned_nodes=planned[position])
         return _MAY_TIME_OUT if slow_searches(node, pods, result) else ""
 
     def _set(self, place: Place, **changes: Any) -> PlacedMember:
@@ -393,9 +463,10 @@ def _pods(pool: Pool, parts: Iterable[_Part]) -> list[Pods]:
 
 
 def _at_most(engine: PlacedEngine, member: PlacedMember, pool: Pool) -> int:
-    """Return how many pods of a copy of a member that is spread over pools may come to this one; 0 for other members.
+    """Return the maximum number of pods on a pool in a copy of a member that is spread over pools. 0 for other members.
 
-    Its workers wait for their leader, and no pool has `skew` of them more than another (`core/compose/sharing.py`).
+    Workers wait for their leader, and the numbers of workers on two pools differ by at most `skew`
+    (`core/compose/sharing.py`).
     """
     if not member.shares:
         return 0

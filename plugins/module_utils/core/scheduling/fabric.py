@@ -56,13 +56,14 @@ def shared_fabrics(cluster: Cluster) -> dict[Fabric, tuple[Pool, ...]]:
 def pair_warnings(
     deployments: Iterable[Deployment], clusters: Iterable[Cluster], placements: Iterable[Placement]
 ) -> tuple[Refusal, ...]:
-    """Return the replicas whose Prefill and Decode engines are on node pools that share no fabric, although both have
-    one: they transfer the KV cache over the network of the cluster. Fabrics without a name are not shared."""
+    """Return the replicas that transfer the KV cache over the network of the cluster: the node pools of their Prefill
+    and Decode engines have fabrics, but no fabric in common. Fabrics without a name are not shared."""
     phases = {
-        (each.namespace, each.name): {engine.name: engine.phase for engine in each.engines} for each in deployments
+        (deployment.namespace, deployment.name): {engine.name: engine.phase for engine in deployment.engines}
+        for deployment in deployments
     }
     pools = {(cluster.name, pool.name): pool for cluster in clusters for pool in cluster.pools}
-    found: dict[str, set[str]] = {}
+    clusters_by_reason: dict[str, set[str]] = {}
     for placement in placements:
         by_phase = phases.get((placement.namespace, placement.deployment), {})
         halves = [
@@ -83,8 +84,8 @@ def pair_warnings(
                 "network of the cluster. Select node pools of one fabric in both engines (nodeSelector), or set the "
                 "same fabric.name on pools that share one"
             )
-            found.setdefault(reason, set()).add(placement.cluster)
-    return tuple(Refusal(reason, "", tuple(sorted(names))) for reason, names in sorted(found.items()))
+            clusters_by_reason.setdefault(reason, set()).add(placement.cluster)
+    return tuple(Refusal(reason, "", tuple(sorted(names))) for reason, names in sorted(clusters_by_reason.items()))
 
 
 class FabricViews:

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Needs of images that their references name: the architecture of processors, and the CUDA version of the driver."""
+"""Needs of images that their references contain: the processor architecture, and the CUDA version of the driver."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ _ARCHITECTURES = {
 _CUDA = re.compile(r"(?<![a-z0-9])(?:cu|cuda[-_]?)(1[0-9])(?![0-9]{2})")
 _CUDA_IMAGE, _CUDA_TAG = "nvidia/cuda", re.compile(r"(1[0-9])\.")
 _DRIVERS = {13: 580}
-"""Least major version of NVIDIA's driver for major versions of CUDA (CUDA Toolkit release notes)."""
+"""Minimum major version of NVIDIA's driver for major versions of CUDA (CUDA Toolkit release notes)."""
 _CUDA_DRIVER = "gpu.nvidia.com/cudaDriverVersion"
 
 
 @cache
 def image_need(image: str) -> ImageNeed:
-    """Return what a reference to an image says of the nodes that it runs on. Names of tags and folders count."""
-    folder, slash, rest = image.partition("@")[0].lower().rpartition("/")
-    name, __, tag = rest.partition(":")
+    """Return the requirements on nodes that the repository and the tag of an image contain."""
+    folder, slash, name_and_tag = image.partition("@")[0].lower().rpartition("/")
+    name, __, tag = name_and_tag.partition(":")
     repository = f"{folder}{slash}{name}".removeprefix("docker.io/")
-    words = f"{repository}:{tag}"
-    architectures = [name for name, pattern in _ARCHITECTURES.items() if pattern.search(words)]
-    cuda = _CUDA_TAG.match(tag) if repository == _CUDA_IMAGE else _CUDA.search(words)
+    reference = f"{repository}:{tag}"
+    architectures = [name for name, pattern in _ARCHITECTURES.items() if pattern.search(reference)]
+    cuda = _CUDA_TAG.match(tag) if repository == _CUDA_IMAGE else _CUDA.search(reference)
     return ImageNeed(architectures[0] if len(architectures) == 1 else "", int(cuda[1]) if cuda else 0)
 
 
 def image_refusal(need: ImageNeed, device: Device) -> str:
-    """Return why an image cannot run on the node of a device; empty when it may."""
+    """Return why an image cannot run on the node of a device. Empty if it can."""
     if not need.architecture or not device.architecture or need.architecture == device.architecture:
         return ""
     return f"the image is for {need.architecture}, and its nodes are {device.architecture}"
@@ -54,8 +54,8 @@ def image_refusal(need: ImageNeed, device: Device) -> str:
 def driver_warnings(
     deployments: Iterable[Deployment], clusters: Iterable[Cluster], placements: Iterable[Placement]
 ) -> tuple[Refusal, ...]:
-    """Return the pools with replicas whose GPU driver may be too old for the CUDA of an image, alike ones of several
-    clusters as one."""
+    """Return the node pools whose GPU driver might be too old for the image of a replica. The same warning of several
+    clusters is returned once."""
     needs = {
         (deployment.namespace, deployment.name, engine.name, member.role): request.image
         for deployment in deployments
@@ -65,7 +65,7 @@ def driver_warnings(
         if request.image.cuda
     }
     pools = {(cluster.name, pool.name): pool for cluster in clusters for pool in cluster.pools} if needs else {}
-    found: dict[tuple[str, str], set[str]] = {}
+    clusters_by_warning: dict[tuple[str, str], set[str]] = {}
     for placement in placements:
         for engine in placement.engines:
             for member in engine.members:
@@ -76,8 +76,10 @@ def driver_warnings(
                     if reason:
                         owner = f"ModelDeployment {placement.namespace}/{placement.deployment}"
                         text = f"engine {engine.name} of {owner}: {reason}"
-                        found.setdefault((name, text), set()).add(placement.cluster)
-    return tuple(Refusal(text, pool, tuple(sorted(names))) for (pool, text), names in sorted(found.items()))
+                        clusters_by_warning.setdefault((name, text), set()).add(placement.cluster)
+    return tuple(
+        Refusal(text, pool, tuple(sorted(names))) for (pool, text), names in sorted(clusters_by_warning.items())
+    )
 
 
 def _driver_problem(need: ImageNeed, pool: Pool) -> str:
@@ -87,7 +89,7 @@ def _driver_problem(need: ImageNeed, pool: Pool) -> str:
             if version.major < need.cuda:
                 return f"the image has CUDA {need.cuda}, and the driver of its nodes supports CUDA {version} at most"
             return ""
-    least = _DRIVERS.get(need.cuda)
-    if pool.old_driver and least:
-        return f"the image has CUDA {need.cuda}, which needs driver {least} or newer, and {pool.old_driver}"
+    min_driver = _DRIVERS.get(need.cuda)
+    if pool.old_driver and min_driver:
+        return f"the image has CUDA {need.cuda}, which needs driver {min_driver} or newer, and {pool.old_driver}"
     return ""

@@ -22,7 +22,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.guar
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.limits import oversized
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.selector import (
     SelectorError,
-    Verdict,
     compile_selector,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.image_needs import image_refusal
@@ -78,8 +77,6 @@ class Way:
     accepted: tuple[tuple[int, ...], ...]
 
 
-_NO_FAILURES: Mapping[str | None, str] = {}  # pylint: disable=unsupported-binary-operation
-
 # Requests and constraints of a pod, which is all that it asks of its node, and the identity of a pool's devices.
 _Question = tuple[tuple[Request, ...], tuple[Constraint, ...], int]
 
@@ -100,7 +97,8 @@ class Matcher:
         self._resolved: dict[_Question, tuple[Resolution, ...]] = {}
         self._claiming: dict[_Question, tuple[Resolution, ...]] = {}
         self._candidates: dict[tuple[Request, int], tuple[int, ...]] = {}
-        self._failures: dict[tuple[Request, int], Mapping[str | None, str]] = {}
+        self._failing: dict[tuple[Request, int], list[Device]] = {}
+        self._failures: dict[tuple[Request, int], dict[str | None, str]] = {}
         self._observed: dict[tuple[object, int], tuple[Vector, ...]] = {}
         # Keeps the tuples whose id() is a key above from being collected, and their id from being given away again.
         self._alive: dict[int, tuple[Device, ...]] = {}
@@ -108,17 +106,17 @@ class Matcher:
     def resolve(
         self, member: Member, devices: tuple[Device, ...], *, claiming: bool = False, running: bool = False
     ) -> tuple[Resolution, ...]:
-        """Every distinct resolution, the one that a first-fit choice gives first; empty when there is none.
+        """Return all distinct resolutions, the first-fit resolution first.
 
-        `claiming`: only those that claim at least one device. `running`: also those of which a selector fails on a
-        device, because pods that have a node need no other one.
+        claiming: only resolutions that claim at least one device.
+        running: also resolutions with a selector that fails on a device, because running pods keep their nodes.
         """
-        found = self._all(member, devices, claiming=claiming)
-        if running or not found or not any(self.failures(request, devices) for request in member.requests):
-            return found
+        resolutions = self._all(member, devices, claiming=claiming)
+        if running or not resolutions or not any(self.failures(request, devices) for request in member.requests):
+            return resolutions
         return tuple(
             resolution
-            for resolution in found
+            for resolution in resolutions
             if not any(
                 name in self.failures(request, devices)
                 for request, name in zip(member.requests, resolution.device_classes, strict=True)
@@ -127,71 +125,74 @@ class Matcher:
 
     def _all(self, member: Member, devices: tuple[Device, ...], *, claiming: bool) -> tuple[Resolution, ...]:
         key = (member.requests, member.constraints, id(devices))
-        known = self._claiming if claiming else self._resolved
-        found = known.get(key)
-        if found is None:
+        cache = self._claiming if claiming else self._resolved
+        resolutions = cache.get(key)
+        if resolutions is None:
             self._alive[id(devices)] = devices
             if claiming:
-                found = tuple(each for each in self._all(member, devices, claiming=False) if each.claims)
+                resolutions = tuple(
+                    resolution for resolution in self._all(member, devices, claiming=False) if resolution.claims
+                )
             else:
-                found, complete = self._resolve(member.requests, member.constraints, devices)
-                if not complete:
+                resolutions, is_complete = self._resolve(member.requests, member.constraints, devices)
+                if not is_complete:
                     self._limited.add(key)
-            known[key] = found
+            cache[key] = resolutions
         if key in self._limited:
             self.work.undecided += 1
-        return found
+        return resolutions
 
     def claimable(self, member: Member, pools: Sequence[Pool]) -> Iterator[Pool]:
         """Those of the pools on which a pod of the member would claim a device."""
         return (pool for pool in pools if self.resolve(member, pool.devices, claiming=True))
 
     def candidates(self, request: Request, devices: tuple[Device, ...]) -> tuple[int, ...]:
-        """Positions of the devices that satisfy all selectors of a request and hold its model, whatever their count."""
+        """Return the positions of the devices that satisfy all selectors of a request and hold its model, whatever
+        their count."""
         key = (request, id(devices))
-        found = self._candidates.get(key)
-        if found is None:
+        candidates = self._candidates.get(key)
+        if candidates is None:
             self._alive[id(devices)] = devices
             matching = []
-            failing = []
+            failing = self._failing.setdefault(key, [])
             for position, device in enumerate(devices):
                 if device.invalid or image_refusal(request.image, device):
                     continue
-                verdict = self._first_false(request, device)
-                if verdict is None:
+                mismatch = self._evaluations.first_mismatch(request.selectors, device)
+                if mismatch is None:
                     matching.append(position)
-                elif verdict.error and device.claim == "DRA":
+                elif mismatch[1].error and device.claim == "DRA":
                     failing.append(device)
-            # The device that a request matches may be alone in its DeviceClass.
-            failing = [each for each in failing if any(_same_class(each, devices[at]) for at in matching)]
-            if failing:
-                self._failures[key] = self._remaining_failures(request, failing)
-            found = self._candidates[key] = holding(request.memory, devices, tuple(matching))
-        return found
+            candidates = self._candidates[key] = holding(request.memory, devices, tuple(matching))
+        return candidates
 
     def failures(self, request: Request, devices: tuple[Device, ...]) -> Mapping[str | None, str]:
         """Return the DeviceClasses through which no claim of a request can be allocated, with the reason: a selector
-        fails on one of their devices, and not only for lack of an attribute or a capacity."""
+        fails on one of their devices even if it tests for attributes and capacities."""
+        key = (request, id(devices))
+        failures = self._failures.get(key)
+        if failures is None:
+            failures = self._failures[key] = {}
+            classes = {devices[position].device_class_name for position in self.candidates(request, devices)}
+            # A DeviceClass without a candidate is not claimed.
+            failing = [device for device in self._failing[key] if device.device_class_name in classes]
+            selectors = [guarded(text) for text in request.selectors] if failing else []
+            for device in failing:
+                mismatch = self._evaluations.first_mismatch(selectors, device)
+                if mismatch and mismatch[1].error:
+                    reason = f"device {device.name}: {mismatch[1].error} in `{mismatch[0]}`"
+                    failures.setdefault(device.device_class_name, reason)
+        return failures
+
+    def needs_guard(self, claimed: Mapping[str, Any], devices: tuple[Device, ...]) -> bool:
+        """Return whether a selector of a claim fails on a device that kube-scheduler might evaluate: a device of the
+        DeviceClass or of the same driver, because DeviceClasses can overlap. Raises SelectorError."""
+        device_class, request = _claimed_request(claimed)
         self.candidates(request, devices)
-        return self._failures.get((request, id(devices)), _NO_FAILURES)
-
-    def _first_false(self, request: Request, device: Device) -> Verdict | None:
-        """Return the verdict of the first selector that a device does not satisfy; None when it satisfies all."""
-        for text in request.selectors:
-            verdict = self._evaluations.verdict(text, device)
-            if not verdict.match:
-                return verdict
-        return None
-
-    def _remaining_failures(self, request: Request, devices: Iterable[Device]) -> Mapping[str | None, str]:
-        """Return the failures of selectors that test for the values that they read, by DeviceClass."""
-        found: dict[str | None, str] = {}
-        selectors = [guarded(text) for text in request.selectors]
-        for device in devices:
-            failure = self._evaluations.failure(selectors, device)
-            if failure:
-                found.setdefault(device.device_class_name, f"device {device.name}: {failure[1]} in `{failure[0]}`")
-        return found
+        drivers = {
+            device.driver for device in devices if device.claim == "DRA" and device.device_class_name == device_class
+        }
+        return any(device.driver in drivers for device in self._failing[request, id(devices)])
 
     def observed(
         self,
@@ -278,7 +279,7 @@ class Matcher:
         vectors: dict[tuple[str | None, ...], dict[Vector, None]] = {}
         unpublished: dict[tuple[str | None, ...], dict[str, None]] = {}
         for assignment in assignments:
-            if node.oversized(assignment):
+            if node.is_oversized(assignment):
                 continue
             classes = tuple(
                 devices[position].device_class_name or "" if devices[position].claim == "DRA" else None
@@ -355,16 +356,14 @@ class _Node:
             if number in self._of[request] and self.devices[earlier].claim == "DRA"
         )
 
-    def oversized(self, assignment: tuple[int, ...]) -> list[str]:
-        """Return the names of claimed requests that constraints join although no claim can have so many devices."""
-        if not self._constraints:
-            return []
+    def is_oversized(self, assignment: tuple[int, ...]) -> bool:
+        """Return whether constraints join more claimed devices than one claim can have."""
         claimed = [
             (request.name, request.count)
             for request, position in zip(self.requests, assignment, strict=True)
             if self.devices[position].claim == "DRA"
         ]
-        return [claimed[at][0] for at in oversized(claimed, [each.requests for each in self._constraints])]
+        return bool(oversized(claimed, [constraint.requests for constraint in self._constraints]))
 
     def vector(self, assignment: tuple[int, ...]) -> Vector:
         """Return what a node is charged, by device."""
@@ -394,10 +393,6 @@ class _Node:
             if positions and sum(count for __, count in covered) > 1:
                 found.append((constraint.match_attribute, positions))
         return found
-
-
-def _same_class(device: Device, other: Device) -> bool:
-    return other.claim == "DRA" and device.device_class_name == other.device_class_name
 
 
 def published(device: Device, constraint: Constraint) -> tuple[str, str] | None:

@@ -149,7 +149,7 @@ def gib(size: int) -> str:
 
 
 def as_resident(member: Member) -> Member:
-    """Return a member as one that runs: it stays where it is whatever is said of its memory and its image."""
+    """Return a member without the needs of its model and its image, because running pods keep their nodes."""
     if not any(request.memory or request.image.architecture for request in member.requests):
         return member
     requests = tuple(replace(request, memory=None, image=ImageNeed()) for request in member.requests)

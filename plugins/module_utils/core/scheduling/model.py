@@ -97,7 +97,7 @@ class Pool:
     `unavailable`: for each node with devices that are free but unavailable for new pods, the number of these devices by
     position in `devices`. `arriving`: number of nodes that an autoscaler or a cloud might still add or start.
     `missing`: number of nodes that the manifest declares and that do not exist, if nothing adds them. `shortfall`:
-    reason why the pool offers less than its manifest declares. `old_driver`: why its GPU driver may be old.
+    reason why the pool offers less than its manifest declares. `old_driver`: why its GPU driver might be old.
     """
 
     name: str
@@ -185,20 +185,18 @@ class MemoryNeed:
 
 @dataclass(frozen=True)
 class ImageNeed:
-    """Requirements on nodes that the reference to an image reveals.
-
-    `architecture`: the only one that it has, as kubernetes.io/arch has it. `cuda`: the major version of its CUDA. Empty
-    and 0 if the reference does not say.
-    """
+    """Requirements on nodes in the reference to an image."""
 
     architecture: str = ""
+    """Processor architecture, a value of kubernetes.io/arch. Empty if unknown or if the image has several."""
     cuda: int = 0
+    """Major version of CUDA, 0 if unknown."""
 
 
 @dataclass(frozen=True)
 class Request:
     """Devices that one pod needs from its node: `count` of one kind that satisfies all `selectors` (CEL), and on which
-    the model fits that is put into their `memory`. `image`: what the pod's image needs of the node."""
+    the model fits that is put into their `memory`. `image`: needs of the pod's image."""
 
     name: str
     count: int = 1
@@ -232,7 +230,7 @@ class Member:
 
 @dataclass(frozen=True)
 class Engine:
-    """A serving unit: `copies` times its members. `phase`: its half of a PrefillDecode pair."""
+    """A serving unit: `copies` times its members. `phase`: Prefill or Decode, otherwise empty."""
 
     name: str
     members: tuple[Member, ...]

@@ -40,11 +40,13 @@ APART = PlannedNodes((), "Apart")
 def plan_pool(
     node: Vector, nodes: int, load: Sequence[Pods], taken: Collection[int], work: Work
 ) -> list[PlannedNodes | None] | None:
-    """Return the planned nodes of each of these pods, in order; None when no way was found to give them any.
+    """Return the planned nodes of each of these pods, in order. None if the search finds no planned nodes.
 
-    Those that are not open keep what they have. Pods that take whole nodes need none, unless they are slow. `taken` are
-    numbers that are not to be given. Pods that have no kind of device in common do not compete: where no way was found
-    for all together, those of one kind are steered that may strand a pod or are slow, and the others go anywhere.
+    Pods that are not open keep their planned nodes. Pods that take whole nodes need none, unless they are slow. Pods
+    without a common kind of device do not compete. If the search finds nothing for all pods together, only the pods of
+    the kind that might strand a pod, or that is slow, have planned nodes.
+
+    taken: numbers of planned nodes that must not be used.
     """
     found = _steer(node, nodes, load, taken, work)
     if found is not None:

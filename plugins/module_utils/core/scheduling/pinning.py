@@ -112,11 +112,11 @@ def _parts(
     """Return how a member's requests resolve, alike on all its pools; empty when they do not. What it claims already is
     the first choice."""
     resident = as_resident(member)
-    found = [capacity.matcher.resolve(resident, view(pool), running=True) for pool, __ in shares]
+    resolutions = [capacity.matcher.resolve(resident, view(pool), running=True) for pool, __ in shares]
     claimed = [(entry["name"], entry["deviceClassName"]) for entry in observed.device_requests]
-    ranked = sorted(found[0], key=lambda option: _claims(member, option) != claimed)
+    ranked = sorted(resolutions[0], key=lambda option: _claims(member, option) != claimed)
     for option in ranked:
-        alike = [_same(option, others) for others in found]
+        alike = [_same(option, others) for others in resolutions]
         parts = tuple(
             Part(pool, pods, resolution)
             for (pool, pods), resolution in zip(shares, alike, strict=True)

@@ -70,15 +70,13 @@ class Evaluations:
         """Return whether a device satisfies a selector. Raises SelectorError, and OverBudgetError."""
         return self.verdict(expression, device).match
 
-    def failure(self, expressions: Iterable[str], device: Device) -> tuple[str, str] | None:
-        """Return the selector of a request that fails on a device, and the error. Kubernetes stops at the first
-        selector that does not match. Raises SelectorError, and OverBudgetError."""
+    def first_mismatch(self, expressions: Iterable[str], device: Device) -> tuple[str, Verdict] | None:
+        """Return the first selector that does not match a device, with its verdict. Kubernetes evaluates no further
+        selectors. Raises SelectorError, and OverBudgetError."""
         for expression in expressions:
             verdict = self.verdict(expression, device)
-            if verdict.error:
-                return expression, verdict.error
             if not verdict.match:
-                return None
+                return expression, verdict
         return None
 
     def verdict(self, expression: str, device: Device) -> Verdict:

@@ -34,13 +34,13 @@ _MAX_CLASS_NAME = 253
 
 
 def class_limits(inference_class: Any, _fleet: object) -> Iterator[Problem]:
-    """Yield what an InferenceClass says of claimed devices that no driver can publish. Synthetic devices exist in the
+    """Yield the values of claimed devices of an InferenceClass that no driver can publish. Synthetic devices exist in the
     plan only."""
     for index, device in enumerate(inference_class.spec.devices):
         if device.claim != "DRA":
             continue
         path = f"spec.devices[{index}]"
-        yield from _name(device.driver, MAX_DRIVER, "name of a driver", f"{path}.driver")
+        yield from _name(device.driver, MAX_DRIVER, "driver name", f"{path}.driver")
         yield from _name(device.device_class_name or "", _MAX_CLASS_NAME, "name", f"{path}.deviceClassName")
         attributes, capacity = device.attributes or {}, device.capacity or {}
         if len(attributes) + len(capacity) > MAX_ATTRIBUTES_AND_CAPACITIES:
@@ -100,23 +100,23 @@ def _name(name: str, most: int, noun: str, path: str) -> Iterator[Problem]:
     if len(name) > most:
         yield Problem(f"has {len(name)} characters, and a {noun} has at most {most} in Kubernetes", path, short(name))
     elif name and not _SUBDOMAIN.fullmatch(name.lower() if path.endswith(".driver") else name):
-        message = f"is no {noun} of Kubernetes"
+        message = f"is not a {noun} in Kubernetes"
         hint = "Write a DNS subdomain, such as gpu.example.com"
         yield Problem(message, path, short(name), hint)
 
 
 def _qualified_name(name: str, path: str) -> Iterator[Problem]:
-    """Yield what is wrong with the name of an attribute or a capacity, with or without a domain."""
+    """Yield the error of an invalid name of an attribute or a capacity, with or without a domain."""
     domain, slash, identifier = name.rpartition("/")
     if len(domain) > MAX_DOMAIN:
         yield Problem(
             f"has a domain of {len(domain)} characters, and Kubernetes accepts at most {MAX_DOMAIN}", path, short(name)
         )
     elif slash and not _SUBDOMAIN.fullmatch(domain.lower()):
-        yield Problem("has a domain that is no DNS subdomain", path, short(name), "Write domain/name")
+        yield Problem("has a domain that is not a DNS subdomain", path, short(name), "Write domain/name")
     if len(identifier) > MAX_ID:
         message = f"has {len(identifier)} characters without its domain, and Kubernetes accepts at most {MAX_ID}"
         yield Problem(message, path, short(name))
     elif not _IDENTIFIER.fullmatch(identifier):
         hint = "Use letters, digits and _, and begin with a letter or _"
-        yield Problem("is not a name of Kubernetes for an attribute or a capacity", path, short(name), hint)
+        yield Problem("is not a name of an attribute or a capacity in Kubernetes", path, short(name), hint)

@@ -40,23 +40,15 @@ _VARIABLES = {"device": t.DEVICE}
 class Checked:
     """The result of a check: the type of every node, with all variables replaced, and what calls mean.
 
-    `functions` has the name of every call that a dotted name resolved to (`sets.contains`), and `overloads` what a call
-    may mean.
+    `functions` has the name of every call that a dotted name resolved to (`sets.contains`).
     """
 
-    __slots__ = ("functions", "overloads", "root", "types")
+    __slots__ = ("functions", "root", "types")
 
-    def __init__(
-        self,
-        root: Node,
-        types: dict[Node, t.Type],
-        functions: dict[Node, str],
-        overloads: dict[Node, list[Overload]],
-    ) -> None:
+    def __init__(self, root: Node, types: dict[Node, t.Type], functions: dict[Node, str]) -> None:
         self.root = root
         self.types = types
         self.functions = functions
-        self.overloads = overloads
 
 
 def check(root: Node, *, any_result: bool = False) -> Checked:
@@ -72,7 +64,7 @@ def check(root: Node, *, any_result: bool = False) -> Checked:
     result = types[root]
     if not any_result and result.kind not in ("bool", "any"):
         raise CelSyntaxError(f"a selector must give a bool, this gives {result}", root.start)
-    return Checked(root, types, checker.functions, checker.overloads)
+    return Checked(root, types, checker.functions)
 
 
 def qualified_name(node: Node) -> str | None:
@@ -117,7 +109,6 @@ class _Checker:
     def __init__(self) -> None:
         self.types: dict[Node, t.Type] = {}
         self.functions: dict[Node, str] = {}
-        self.overloads: dict[Node, list[Overload]] = {}
         self.bindings = t.Bindings()
         self._scopes: list[dict[str, t.Type]] = [_VARIABLES]
 
@@ -214,7 +205,6 @@ class _Checker:
                 answer = _instantiate(answer, fresh)
             if not bindings.assignable(given, desired):
                 continue
-            self.overloads.setdefault(node, []).append(overload)
             answer = bindings.substitute(answer)
             if result is None:
                 result = answer

@@ -74,16 +74,16 @@ def amounts(number: int) -> dict[str, Any]:
         (
             {"attributes": {"numa_node": {"int": 1}}},
             {"attributes": {"numa-node": {"int": 1}}},
-            "is not a name of Kubernetes for an attribute or a capacity",
+            "is not a name of an attribute or a capacity in Kubernetes",
         ),
         (
             {"attributes": {"a.example.com/b": {"int": 1}}},
             {"attributes": {"a_example/b": {"int": 1}}},
-            "has a domain that is no DNS subdomain",
+            "has a domain that is not a DNS subdomain",
         ),
-        ({"driver": "a" * 63}, {"driver": "a" * 64}, "has 64 characters, and a name of a driver has at most 63"),
-        ({"driver": "GPU.example.com"}, {"driver": "gpu_example"}, "is no name of a driver of Kubernetes"),
-        ({"deviceClassName": "a.b"}, {"deviceClassName": "a..b"}, "is no name of Kubernetes"),
+        ({"driver": "a" * 63}, {"driver": "a" * 64}, "has 64 characters, and a driver name has at most 63"),
+        ({"driver": "GPU.example.com"}, {"driver": "gpu_example"}, "is not a driver name in Kubernetes"),
+        ({"deviceClassName": "a.b"}, {"deviceClassName": "a..b"}, "is not a name in Kubernetes"),
     ],
 )
 def test_a_claimed_device_is_one_that_a_driver_can_publish(
@@ -149,7 +149,7 @@ def test_without_constraints_a_pod_has_several_claims() -> None:
         (f"{'a' * 63}/{'b' * 32}", ""),
         (f"{'a' * 64}/b", "has a domain of 64 characters"),
         (f"a.b/{'b' * 33}", "has 33 characters without its domain"),
-        ("a..b/c", "has a domain that is no DNS subdomain"),
+        ("a..b/c", "has a domain that is not a DNS subdomain"),
     ],
 )
 def test_the_attribute_of_a_constraint(attribute: str, says: str) -> None:

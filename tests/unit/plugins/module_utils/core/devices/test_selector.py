@@ -91,16 +91,19 @@ def test_verdicts_are_those_of_kubernetes() -> None:
     assert different == set(KNOWN_DIFFERENCES)
 
 
-def test_estimated_costs_are_those_of_kubernetes() -> None:
-    cases = {case["expression"]: int(case["estimate"]) for case in recorded() if "estimate" in case}
-    different = {}
-    for expression, desired in cases.items():
+def test_estimated_costs_are_at_most_those_of_kubernetes() -> None:
+    recorded_costs = {case["expression"]: int(case["estimate"]) for case in recorded() if "estimate" in case}
+    equal = []
+    wrong = {}
+    for expression, desired in recorded_costs.items():
         if expression not in KNOWN_DIFFERENCES and not re.search(r"[\[({!-]{100}", expression):
-            found = estimate(check(parse(expression)))
-            if found != desired:
-                different[expression] = (found, desired)
-    assert len(cases) > 900
-    assert different == {}
+            cost = estimate(check(parse(expression)))
+            if cost == desired or min(cost, desired) > 2**32:
+                equal.append(expression)
+            elif cost > desired or (cost > MAX_COST) != (desired > MAX_COST):
+                wrong[expression] = (cost, desired)
+    assert wrong == {}
+    assert len(equal) > 1000
 
 
 def test_selectors_that_the_api_server_refuses_as_too_complex_are_errors() -> None:
