@@ -34,8 +34,8 @@ _MAX_CLASS_NAME = 253
 
 
 def class_limits(inference_class: Any, _fleet: object) -> Iterator[Problem]:
-    """Yield the values of claimed devices of an InferenceClass that no driver can publish. Synthetic devices exist in the
-    plan only."""
+    """Yield the values of claimed devices of an InferenceClass that no driver can publish. Only the plan contains
+    Synthetic devices."""
     for index, device in enumerate(inference_class.spec.devices):
         if device.claim != "DRA":
             continue
