@@ -20,8 +20,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ansible.module_utils.common.parameters import remove_values
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import progress
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.progress import Board, Progress, Seen
+
+from .core import progress
+from .core.progress import Board, Progress, Seen
 
 ADDRESS = "MODELPLANE_FLEET_PROGRESS"
 """The environment variable with the path of the socket of the callback."""

@@ -7,6 +7,8 @@ from __future__ import annotations
 import importlib
 from pathlib import Path
 
+# When it is imported first, it runs ldconfig.
+import ansible.utils.display  # noqa: F401
 import pytest
 
 COLLECTION = Path(__file__).parents[2]

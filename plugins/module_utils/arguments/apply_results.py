@@ -10,44 +10,29 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import cluster_options
-from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.inventory_variables import number_problems
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api import construct
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.decision import DecisionError
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.diff import change
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import is_dns_label
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.outcome import ClusterCounts, summary
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.removal import (
-    ClusterRemoval,
-    removal_lines,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.progress import Progress, unseen
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import first_lines, short_value
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, text
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.apply import Applied, Options
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import FIELD_MANAGER, Client
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import Connection, connect
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.lease import holder_name
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.statuses import STATUS_MANAGER
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.write import CHANGES, Action, Result
-from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import StoreError
-from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.apply import (
-    Failure,
-    Outcome,
-    Outcomes,
-    Settings,
-    Target,
-    is_failed,
-    object_changes,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.apply import run as run_apply
-from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.apply_guard import (
-    OutageError,
-    plan_document,
-    planned_on_control,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.teardown import forget, last_plan
+from ..core.api import construct
+from ..core.applying.decision import DecisionError
+from ..core.applying.diff import change
+from ..core.names import is_dns_label
+from ..core.output.outcome import ClusterCounts, summary
+from ..core.output.removal import ClusterRemoval, removal_lines
+from ..core.progress import Progress, unseen
+from ..core.text import first_lines, short_value
+from ..core.wire import Object, text
+from ..kubernetes.apply import Applied, Options
+from ..kubernetes.client import FIELD_MANAGER, Client
+from ..kubernetes.connection import Connection, connect
+from ..kubernetes.errors import ApiError
+from ..kubernetes.lease import holder_name
+from ..kubernetes.statuses import STATUS_MANAGER
+from ..kubernetes.write import CHANGES, Action, Result
+from ..stores.directory import StoreError
+from ..usecases.apply import Failure, Outcome, Outcomes, Settings, Target, is_failed, object_changes
+from ..usecases.apply import run as run_apply
+from ..usecases.apply_guard import OutageError, plan_document, planned_on_control
+from ..usecases.teardown import forget, last_plan
+from . import cluster_options
+from .inventory_variables import number_problems
 
 _ACTIONS: tuple[Action, ...] = ("created", "updated", "recreated", "deleted", "unchanged", "skipped", "failed")
 # Of each cluster; its result has all.

@@ -7,11 +7,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.connections import OPTIONS
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.clusters import CloudConnection
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.registry import LOGINS
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import Connection, SecretRef
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import CONTROL
+from ..cloud.clusters import CloudConnection
+from ..cloud.registry import LOGINS
+from ..kubernetes.connection import Connection, SecretRef
+from ..kubernetes.errors import CONTROL
+from .connections import OPTIONS
 
 __all__ = ["CONTROL"]
 

@@ -12,10 +12,10 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import registry
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import SYSTEM_NAMESPACE
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import first_lines, nearest_key, short_value
+from ..core import api
+from ..core.cloud import registry
+from ..core.names import SYSTEM_NAMESPACE
+from ..core.text import first_lines, nearest_key, short_value
 
 KUBERNETES = "kubernetes"
 DIRECTORY = "directory"

@@ -8,19 +8,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import cluster_options
-from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.connections import OPTIONS
-from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.manifests import fail, warn
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.load import Loaded
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.changes import changed_fields
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, identity
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import connect
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe import listed
-from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import StoreError
-from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import fleet_inputs
+from ..core import api
+from ..core.load import Loaded
+from ..core.problem import Ref
+from ..core.validation.changes import changed_fields
+from ..core.wire import Object, identity
+from ..kubernetes.connection import connect
+from ..kubernetes.errors import ApiError
+from ..kubernetes.observe import listed
+from ..stores.directory import StoreError
+from ..usecases import fleet_inputs
+from . import cluster_options
+from .connections import OPTIONS
+from .manifests import fail, warn
 
 if TYPE_CHECKING:
     from ansible.module_utils.basic import AnsibleModule

@@ -8,10 +8,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
-from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import cluster_options
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import incidents
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import cut
-from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.incidents import Settings
+
+from ..core import incidents
+from ..core.text import cut
+from ..usecases.incidents import Settings
+from . import cluster_options
 
 OPTIONS: dict[str, Any] = {
     **{name: cluster_options.CLUSTERS[name] for name in ("clusters", "control", "forks", "answer_limit")},

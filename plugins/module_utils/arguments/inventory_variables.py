@@ -12,25 +12,20 @@ from typing import Any
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.module_utils.errors import UnsupportedError
 from ansible.module_utils.parsing.convert_bool import boolean
-from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import connections, notifications, questions
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api import corrections
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pod_template import MOST_GRACE_SECONDS
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.shape import Shape
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import registry
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import images
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.hosts import AllowedHosts
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.termination import STOP_SECONDS
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import is_dns_label
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.outcome import STRICT
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import SELECTOR_BUDGET
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.search_budget import SEARCH_BUDGET
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import (
-    MISSPELT,
-    nearest,
-    nearest_key,
-    short_value,
-    some,
-)
+
+from ..core.api import corrections
+from ..core.api.pod_template import MOST_GRACE_SECONDS
+from ..core.api.shape import Shape
+from ..core.cloud import registry
+from ..core.compose import images
+from ..core.compose.hosts import AllowedHosts
+from ..core.compose.termination import STOP_SECONDS
+from ..core.names import is_dns_label
+from ..core.output.outcome import STRICT
+from ..core.scheduling.model import SELECTOR_BUDGET
+from ..core.scheduling.search_budget import SEARCH_BUDGET
+from ..core.text import MISSPELT, nearest, nearest_key, short_value, some
+from . import connections, notifications, questions
 
 PREFIX = "fleet_"
 SCHEDULING: dict[str, Any] = {

@@ -10,9 +10,10 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.basic import missing_required_lib
-from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import PYDANTIC_IMPORT_ERROR
-from ansible_collections.modelplane.fleet.plugins.module_utils._urllib3 import URLLIB3_IMPORT_ERROR
-from ansible_collections.modelplane.fleet.plugins.module_utils._yaml import YAML_IMPORT_ERROR
+
+from .._pydantic import PYDANTIC_IMPORT_ERROR
+from .._urllib3 import URLLIB3_IMPORT_ERROR
+from .._yaml import YAML_IMPORT_ERROR
 
 if TYPE_CHECKING:
     from ansible.module_utils.basic import AnsibleModule

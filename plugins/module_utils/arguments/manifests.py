@@ -9,49 +9,27 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
-from ansible_collections.modelplane.fleet.plugins.module_utils import progress
-from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.inventory_variables import (
-    IMAGES,
-    NETWORK,
-    SCHEDULING,
-    image_problems,
-    network_problems,
-    number_problems,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.libraries import need
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import Options as Composing
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import STREAM_GRACE_SECONDS
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.hosts import AllowedHosts
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.load import Loaded
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.output import cost as cost_output
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.output import plan as plan_output
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.changes import (
-    ObjectChanges,
-    changes_text,
-    place_of,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.unusable import provider_warnings
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import PlanError
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.question import QuestionError
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Options
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import MASK, masked
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count, first_lines
-from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import (
-    PLAN_FILE,
-    REPORT_FILE,
-    StoreError,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.build import (
-    Outcome,
-    touched,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.fleet_inputs import (
-    ManifestError,
-    PricesError,
-    Settings,
-)
+from .. import progress
+from ..core import api
+from ..core.compose import Options as Composing
+from ..core.compose.constants import STREAM_GRACE_SECONDS
+from ..core.compose.hosts import AllowedHosts
+from ..core.load import Loaded
+from ..core.output import cost as cost_output
+from ..core.output import plan as plan_output
+from ..core.output.changes import ObjectChanges, changes_text, place_of
+from ..core.output.unusable import provider_warnings
+from ..core.planning import PlanError
+from ..core.planning.question import QuestionError
+from ..core.problem import Problem
+from ..core.scheduling.model import Options
+from ..core.secrets import MASK, masked
+from ..core.text import count, first_lines
+from ..stores.directory import PLAN_FILE, REPORT_FILE, StoreError
+from ..usecases.build import Outcome, touched
+from ..usecases.fleet_inputs import ManifestError, PricesError, Settings
+from .inventory_variables import IMAGES, NETWORK, SCHEDULING, image_problems, network_problems, number_problems
+from .libraries import need
 
 if TYPE_CHECKING:
     from ansible.module_utils.basic import AnsibleModule

@@ -8,14 +8,8 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.notification import (
-    BAD,
-    EVENTS,
-    FORMATS,
-    USUAL_EVENTS,
-    Event,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.http import webhook
+from ..core.notification import BAD, EVENTS, FORMATS, USUAL_EVENTS, Event
+from ..http import webhook
 
 HOOK: dict[str, Any] = {
     "url": {"type": "str", "required": True, "no_log": True},

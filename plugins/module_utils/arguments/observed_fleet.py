@@ -7,19 +7,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.cluster_options import (
-    connections,
-    control_connection,
-    forks,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import first_lines
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe import ClusterSnapshot
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe_fleet import (
-    FleetSnapshot,
-    observe_fleet,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.fleet_inputs import read_manifests
+from ..core import api
+from ..core.text import first_lines
+from ..kubernetes.observe import ClusterSnapshot
+from ..kubernetes.observe_fleet import FleetSnapshot, observe_fleet
+from ..usecases.fleet_inputs import read_manifests
+from .cluster_options import connections, control_connection, forks
 
 UNREAD: dict[str, Any] = {name: {"type": "list", "elements": "str", "default": []} for name in ("others", "declared")}
 """Arguments that name the clusters of the fleet that the module does not read."""

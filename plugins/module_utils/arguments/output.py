@@ -9,10 +9,10 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils._jmespath import QueryError, compiled
-from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.libraries import need
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.manifest_text import to_yaml
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import short_value
+from .._jmespath import QueryError, compiled
+from ..core.manifest_text import to_yaml
+from ..core.text import short_value
+from .libraries import need
 
 if TYPE_CHECKING:
     from ansible.module_utils.basic import AnsibleModule

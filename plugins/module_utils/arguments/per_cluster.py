@@ -8,11 +8,11 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import cluster_options
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import Connection, connect
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.fanout import fan_out
+from ..kubernetes.client import Client
+from ..kubernetes.connection import Connection, connect
+from ..kubernetes.errors import ApiError
+from ..kubernetes.fanout import fan_out
+from . import cluster_options
 
 if TYPE_CHECKING:
     from ansible.module_utils.basic import AnsibleModule

@@ -8,17 +8,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_service import Survival
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.question import (
-    Question,
-    QuestionError,
-    read_question,
-    read_survival,
-)
+from ..core.api.model_service import Survival
+from ..core.planning.question import Question, QuestionError, read_question, read_survival
 
 if TYPE_CHECKING:
     from ansible.module_utils.basic import AnsibleModule
-    from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.fleet_inputs import Settings
+
+    from ..usecases.fleet_inputs import Settings
 
 T = TypeVar("T")
 

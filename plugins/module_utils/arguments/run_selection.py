@@ -7,11 +7,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.inventory_variables import (
-    CONTROL_PLANE,
-    WORKLOAD_CLUSTERS,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import MISSPELT, nearest, some
+from ..core.text import MISSPELT, nearest, some
+from .inventory_variables import CONTROL_PLANE, WORKLOAD_CLUSTERS
 
 LOCALHOST = "localhost"
 ANY = "all"

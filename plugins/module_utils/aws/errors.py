@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Literal
 
-from ansible_collections.modelplane.fleet.plugins.module_utils._aws import load_aws
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.errors import CloudError, shown
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.hints import hint_for
+from .._aws import load_aws
+from ..cloud.errors import CloudError, shown
+from ..core.cloud.eks.hints import hint_for
 
 # What AWS adds for programs: a request as it was signed (with its session token), and a blob only AWS can read.
 _FOR_PROGRAMS = re.compile(r"\s*(The Canonical String for this request|Encoded authorization failure message).*", re.S)

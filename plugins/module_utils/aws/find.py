@@ -9,15 +9,15 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.aws.errors import AwsError, guarded
-from ansible_collections.modelplane.fleet.plugins.module_utils.aws.session import Account
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import bodies
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import actual as form
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import names, regions
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.kinds import KINDS, OWNERS
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.requests import in_cluster, title
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.graph import has_unknown
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.kinds import Resource
+from ..core.cloud import bodies
+from ..core.cloud.eks import actual as form
+from ..core.cloud.eks import names, regions
+from ..core.cloud.eks.kinds import KINDS, OWNERS
+from ..core.cloud.eks.requests import in_cluster, title
+from ..core.cloud.engine.graph import has_unknown
+from ..core.cloud.engine.kinds import Resource
+from .errors import AwsError, guarded
+from .session import Account
 
 Found = dict[str, Any]
 _TAG = f"tag:{names.CLUSTER_TAG}"

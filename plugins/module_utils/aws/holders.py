@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.aws.find import Finder
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import orphans
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.kinds import Actual, Resource
+from ..core.cloud.eks import orphans
+from ..core.cloud.engine.kinds import Actual, Resource
+from .find import Finder
 
 
 class Holders:

@@ -17,9 +17,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NoReturn, TypeVar
 
-from ansible_collections.modelplane.fleet.plugins.module_utils._aws import AWS_PACKAGE, load_aws
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.clusters import Logins, authority
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.credentials import AccessError, Grant, Mint
+from .._aws import AWS_PACKAGE, load_aws
+from ..cloud.clusters import Logins, authority
+from ..kubernetes.credentials import AccessError, Grant, Mint
 
 _PREFIX = "k8s-aws-v1."
 _CLUSTER_HEADER = "x-k8s-aws-id"

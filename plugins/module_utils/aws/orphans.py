@@ -10,17 +10,17 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.aws import session
-from ansible_collections.modelplane.fleet.plugins.module_utils.aws.errors import AwsError, guarded, is_code
-from ansible_collections.modelplane.fleet.plugins.module_utils.aws.find import Finder
-from ansible_collections.modelplane.fleet.plugins.module_utils.aws.session import Account
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud import task
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.task import Changes
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import Messages, PollResult, Wait
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import orphans
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.kinds import KINDS, OWNERS
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.orphans import Balancer, Orphan
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.ownership import labels
+from ..cloud import task
+from ..cloud.task import Changes
+from ..cloud.waiting import Messages, PollResult, Wait
+from ..core.cloud.eks import orphans
+from ..core.cloud.eks.kinds import KINDS, OWNERS
+from ..core.cloud.eks.orphans import Balancer, Orphan
+from ..core.cloud.engine.ownership import labels
+from . import session
+from .errors import AwsError, guarded, is_code
+from .find import Finder
+from .session import Account
 
 Wire = Mapping[str, Any]
 

@@ -7,14 +7,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.aws.errors import AwsError, guarded, is_code
-from ansible_collections.modelplane.fleet.plugins.module_utils.aws.login import Eks
-from ansible_collections.modelplane.fleet.plugins.module_utils.aws.provider import state_of
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import PollResult, Wait
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.kinds import KINDS, OWNERS
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.pool_size import PoolSize
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.credentials import AccessError
+from ..cloud.waiting import PollResult, Wait
+from ..core.cloud.eks import names
+from ..core.cloud.eks.kinds import KINDS, OWNERS
+from ..core.cloud.pool_size import PoolSize
+from ..kubernetes.credentials import AccessError
+from .errors import AwsError, guarded, is_code
+from .login import Eks
+from .provider import state_of
 
 _BUSY_SECONDS = 120.0
 _BUSY_DELAY = 5.0

@@ -10,24 +10,19 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.aws import session
-from ansible_collections.modelplane.fleet.plugins.module_utils.aws.errors import AwsError, guarded, is_code
-from ansible_collections.modelplane.fleet.plugins.module_utils.aws.find import Finder
-from ansible_collections.modelplane.fleet.plugins.module_utils.aws.session import Account
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud import task
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.preflight import (
-    at_once,
-    failures,
-    results,
-    today,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import preflight
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.kinds import KINDS, OWNERS
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.names import CLUSTER_TAG
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.preflight import Found
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.regions import holds_control_plane
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.preflight import Verdict
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import accounts_wire
+from ..cloud import task
+from ..cloud.preflight import at_once, failures, results, today
+from ..core.cloud.eks import preflight
+from ..core.cloud.eks.kinds import KINDS, OWNERS
+from ..core.cloud.eks.names import CLUSTER_TAG
+from ..core.cloud.eks.preflight import Found
+from ..core.cloud.eks.regions import holds_control_plane
+from ..core.cloud.preflight import Verdict
+from ..core.observation import accounts_wire
+from . import session
+from .errors import AwsError, guarded, is_code
+from .find import Finder
+from .session import Account
 
 Plan = Mapping[str, Any]
 

@@ -10,15 +10,15 @@ from decimal import Decimal
 from functools import partial
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils._aws import AWS_PACKAGE, load_aws
-from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import libraries
-from ansible_collections.modelplane.fleet.plugins.module_utils.aws import session
-from ansible_collections.modelplane.fleet.plugins.module_utils.aws.errors import AwsError, guarded
-from ansible_collections.modelplane.fleet.plugins.module_utils.aws.session import Account
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud import parallel
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.provider import Quoted, Quotes
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import prices
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.machines import Machine
+from .._aws import AWS_PACKAGE, load_aws
+from ..arguments import libraries
+from ..cloud import parallel
+from ..cloud.provider import Quoted, Quotes
+from ..core.cloud.eks import prices
+from ..core.cloud.machines import Machine
+from . import session
+from .errors import AwsError, guarded
+from .session import Account
 
 _LIST, _SPOT = "AWS Price List API", "EC2 DescribeSpotPriceHistory"
 

@@ -9,28 +9,23 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.aws import orphans, preflight, prices, session
-from ansible_collections.modelplane.fleet.plugins.module_utils.aws.errors import AwsError, guarded
-from ansible_collections.modelplane.fleet.plugins.module_utils.aws.find import Finder
-from ansible_collections.modelplane.fleet.plugins.module_utils.aws.holders import Holders
-from ansible_collections.modelplane.fleet.plugins.module_utils.aws.session import Account
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.errors import shown
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.provider import (
-    Action,
-    Backend,
-    Operation,
-    Provider,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import PollResult
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import compare, names, requests
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.hints import hint_for
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.kinds import KINDS, OWNERS
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.requests import Call
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.compare import numbers
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.diff import Change
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.graph import has_unknown
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.kinds import Actual, Resource, State
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.hints import explained, of_causes
+from ..cloud.errors import shown
+from ..cloud.provider import Action, Backend, Operation, Provider
+from ..cloud.waiting import PollResult
+from ..core.cloud.eks import compare, names, requests
+from ..core.cloud.eks.hints import hint_for
+from ..core.cloud.eks.kinds import KINDS, OWNERS
+from ..core.cloud.eks.requests import Call
+from ..core.cloud.engine.compare import numbers
+from ..core.cloud.engine.diff import Change
+from ..core.cloud.engine.graph import has_unknown
+from ..core.cloud.engine.kinds import Actual, Resource, State
+from ..core.cloud.hints import explained, of_causes
+from . import orphans, preflight, prices, session
+from .errors import AwsError, guarded
+from .find import Finder
+from .holders import Holders
+from .session import Account
 
 # "Role with arn: … could not be assumed because it does not exist or the trusted entity is not correct",
 # "Following required service principals [ec2.amazonaws.com] were not found in the trust relationships of nodeRole …",

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils._aws import AWS_PACKAGE, load_aws
-from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import libraries
-from ansible_collections.modelplane.fleet.plugins.module_utils.aws.errors import AwsError, guarded
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import nearest_key
+from .._aws import AWS_PACKAGE, load_aws
+from ..arguments import libraries
+from ..core.text import nearest_key
+from .errors import AwsError, guarded
 
 ARGUMENTS: dict[str, Any] = {
     "region": {"type": "str"},

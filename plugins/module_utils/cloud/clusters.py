@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.pool_size import PoolSize
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.credentials import AccessError, Grant, Mint
+from ..core.cloud.pool_size import PoolSize
+from ..kubernetes.credentials import AccessError, Grant, Mint
 
 
 def authority(encoded: str, title: str) -> str:

@@ -13,16 +13,16 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from graphlib import TopologicalSorter
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.parallel import in_order
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.provider import Provider
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.reconciler import Done, Reconciler, Run, refusals
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.task import Changes
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import Wait
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine import graph
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.diff import changed, diff
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.graph import references, resolve
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.kinds import Actual, Kind, Resource
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import nearest_key
+from ..core.cloud.engine import graph
+from ..core.cloud.engine.diff import changed, diff
+from ..core.cloud.engine.graph import references, resolve
+from ..core.cloud.engine.kinds import Actual, Kind, Resource
+from ..core.text import nearest_key
+from .parallel import in_order
+from .provider import Provider
+from .reconciler import Done, Reconciler, Run, refusals
+from .task import Changes
+from .waiting import Wait
 
 _UNLISTED = "unlisted "
 """Prefix of the keys of unlisted objects."""

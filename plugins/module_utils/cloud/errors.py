@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from typing import ClassVar
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import masked
+from ..core.secrets import masked
 
 _LONGEST = 1000
 

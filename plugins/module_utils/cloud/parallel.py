@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from graphlib import TopologicalSorter
 from typing import Generic, TypeVar
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.errors import CloudError
+from .errors import CloudError
 
 _WIDTH = 16
 T = TypeVar("T")

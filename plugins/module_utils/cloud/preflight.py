@@ -8,9 +8,9 @@ from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud import parallel
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.errors import CloudError
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.preflight import Line, Verdict, verdict
+from ..core.cloud.preflight import Line, Verdict, verdict
+from . import parallel
+from .errors import CloudError
 
 Failed = TypeVar("Failed", bound=CloudError)
 

@@ -9,19 +9,14 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Protocol
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.errors import CloudError
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.task import Changes
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import Messages, PollResult, Wait
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pricing import PurchaseOption
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.diff import Change
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.kinds import (
-    Actual,
-    Kind,
-    Resource,
-    State,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.ownership import Owners
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.machines import Machine
+from ..core.api.pricing import PurchaseOption
+from ..core.cloud.engine.diff import Change
+from ..core.cloud.engine.kinds import Actual, Kind, Resource, State
+from ..core.cloud.engine.ownership import Owners
+from ..core.cloud.machines import Machine
+from .errors import CloudError
+from .task import Changes
+from .waiting import Messages, PollResult, Wait
 
 
 @dataclass(frozen=True)

@@ -14,13 +14,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.errors import CloudError
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.provider import Action, Operation, Provider
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.task import Changes
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import WAIT_TIMEOUT, PollResult, Wait
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.diff import Change, diff
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.kinds import Actual, Resource, State
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import some
+from ..core.cloud.engine.diff import Change, diff
+from ..core.cloud.engine.kinds import Actual, Resource, State
+from ..core.text import some
+from .errors import CloudError
+from .provider import Action, Operation, Provider
+from .task import Changes
+from .waiting import WAIT_TIMEOUT, PollResult, Wait
 
 _ROUNDS = 10
 """Attempts at an object that others change at the same time, each from a new reading."""

@@ -7,13 +7,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.aws import login as aws_login
-from ansible_collections.modelplane.fleet.plugins.module_utils.aws import provider as aws
-from ansible_collections.modelplane.fleet.plugins.module_utils.aws.pool_sizes import NodeGroups
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.clusters import Logins, PoolSizes
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.provider import Backend
-from ansible_collections.modelplane.fleet.plugins.module_utils.google import login as google_login
-from ansible_collections.modelplane.fleet.plugins.module_utils.google import provider as google
+from ..aws import login as aws_login
+from ..aws import provider as aws
+from ..aws.pool_sizes import NodeGroups
+from ..google import login as google_login
+from ..google import provider as google
+from .clusters import Logins, PoolSizes
+from .provider import Backend
 
 BACKENDS: Mapping[str, Backend] = {
     "eks": aws.BACKEND,

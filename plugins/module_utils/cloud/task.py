@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from ansible_collections.modelplane.fleet.plugins.module_utils import progress
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.errors import CloudError
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import Messages, Wait
+from .. import progress
+from .errors import CloudError
+from .waiting import Messages, Wait
 
 if TYPE_CHECKING:
     from ansible.module_utils.basic import AnsibleModule

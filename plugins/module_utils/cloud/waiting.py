@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.errors import CloudError
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.progress import Progress, Seen, duration, unseen
+from ..core.progress import Progress, Seen, duration, unseen
+from .errors import CloudError
 
 WAIT_TIMEOUT = "WaitTimeout"
 """Code of the error of what is not done in time."""

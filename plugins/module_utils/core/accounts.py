@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Annotated, Any, TypeVar
 
-from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import Atomic, Model
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pricing import Day
+from .._pydantic import Field
+from .api.base import Atomic, Model
+from .api.pricing import Day
 
 EVERYWHERE = "global"
 """Stands for the region in what an account has for all regions together."""

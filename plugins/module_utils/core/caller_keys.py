@@ -17,11 +17,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.meta import ObjectMeta
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import holds_key
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import entry_path, nearest, short_value
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, fields, text
+from . import api, names
+from .api.meta import ObjectMeta
+from .secrets import holds_key
+from .text import entry_path, nearest, short_value
+from .wire import Object, fields, text
 
 NEXT_SUFFIX = ".next"
 """Of the entry with the next key of a caller. Names of callers have no dot, so that no caller is named like that."""

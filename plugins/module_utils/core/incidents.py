@@ -13,17 +13,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from operator import itemgetter
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import NOT_THIS_RUN
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.inference_cluster import no_answer
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import cut, without_templates
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import (
-    Object,
-    condition_entry,
-    entries,
-    fields,
-    number,
-    text,
-)
+from .observation import NOT_THIS_RUN
+from .status.inference_cluster import no_answer
+from .text import cut, without_templates
+from .wire import Object, condition_entry, entries, fields, number, text
 
 CLUSTER_LOST = "cluster_lost"
 CLUSTER_RECOVERED = "cluster_recovered"

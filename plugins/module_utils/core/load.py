@@ -14,21 +14,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, conversion
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.plain import type_words
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import registry
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import holds_key, is_encrypted, without_keys
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import MISSPELT, nearest, printable, short
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation import references
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.pasted_keys import pasted_keys
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, text
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.yaml_documents import (
-    Document,
-    Place,
-    Source,
-    documents,
-)
+from . import api, conversion
+from .api.plain import type_words
+from .cloud import registry
+from .problem import Problem, Ref
+from .secrets import holds_key, is_encrypted, without_keys
+from .text import MISSPELT, nearest, printable, short
+from .validation import references
+from .validation.pasted_keys import pasted_keys
+from .wire import Object, entries, text
+from .yaml_documents import Document, Place, Source, documents
 
 __all__ = ["Loaded", "Source", "load"]
 

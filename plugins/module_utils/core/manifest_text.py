@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils._yaml import (
+from .._yaml import (
     Dumper,
     MappingEndEvent,
     MappingStartEvent,
@@ -23,8 +23,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils._yaml import (
     dump,
     emitted,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import canonical
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.yaml_scalars import PLAIN
+from .wire import canonical
+from .yaml_scalars import PLAIN
 
 # Plain texts that some reader would take for a number, a boolean or a date: YAML 1.1 and 1.2, go-yaml and PyYAML differ
 # in what they resolve, so anything that could be one of these is quoted.

@@ -8,12 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import (
-    count,
-    cut,
-    first_lines,
-    without_templates,
-)
+from .text import count, cut, first_lines, without_templates
 
 SCHEMA = "modelplane.ai/notification/v1"
 """Version of the document. Fields may be added to it, and none is removed or gets another meaning."""

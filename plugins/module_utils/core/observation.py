@@ -36,23 +36,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.accounts import MOST_ACCOUNTS, Account
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import (
-    count,
-    entry_path,
-    field_path,
-    nearest_key,
-    short_value,
-    some,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import (
-    LAST_APPLIED,
-    Object,
-    Objects,
-    fields,
-    identity,
-)
+from . import api
+from .accounts import MOST_ACCOUNTS, Account
+from .text import count, entry_path, field_path, nearest_key, short_value, some
+from .wire import LAST_APPLIED, Object, Objects, fields, identity
 
 NOT_READY = "not Ready"
 """Reason of an unavailable node that is not Ready."""

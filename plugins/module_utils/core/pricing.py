@@ -18,32 +18,16 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Annotated, Any, ClassVar
 
-from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import (
-    Atomic,
-    Model,
-    Rule,
-    Violation,
-    Words,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_cluster import NodePool
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pricing import (
-    Amount,
-    Currency,
-    Day,
-    Place,
-    Prices,
-    PriceSource,
-    PurchaseOption,
-    any_price,
-    one_place,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import registry
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.machines import Machine
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, warning
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import short
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.yaml_documents import Document, Source, documents
+from .._pydantic import Field
+from . import api
+from .api.base import Atomic, Model, Rule, Violation, Words
+from .api.inference_cluster import NodePool
+from .api.pricing import Amount, Currency, Day, Place, Prices, PriceSource, PurchaseOption, any_price, one_place
+from .cloud import registry
+from .cloud.machines import Machine
+from .problem import Problem, warning
+from .text import short
+from .yaml_documents import Document, Source, documents
 
 HOURS_PER_MONTH = 730
 """Hours of a month, a twelfth of a year, as the clouds count them."""

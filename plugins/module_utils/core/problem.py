@@ -7,8 +7,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import without_keys
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import sentence
+from .secrets import without_keys
+from .text import sentence
 
 Severity = Literal["error", "warning"]
 

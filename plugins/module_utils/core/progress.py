@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import cut
+from .text import cut
 
 Seen = Callable[[str], None]
 """A function that takes what was last seen of what is waited for."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 import base64
 import re
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.secret_shapes import digits, known_keys, mask_keys
+from .secret_shapes import digits, known_keys, mask_keys
 
 MASK = "********"
 ENCRYPTED = "is encrypted with ansible-vault"

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import masked, without_keys
+from .secrets import masked, without_keys
 
 SHOWN_CHARACTERS = 60
 """Longest part of an offending value that a message repeats."""

@@ -18,8 +18,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import field_path, nearest_key, short_value
+from .problem import Problem
+from .text import field_path, nearest_key, short_value
 
 MAX_NODES_PER_WORKER = 64
 """One leader and at most 63 followers (`members[].worker.nodes`)."""

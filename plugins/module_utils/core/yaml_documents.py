@@ -21,7 +21,7 @@ from functools import cache, cached_property, partial
 from math import isfinite
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils._yaml import (
+from .._yaml import (
     AliasEvent,
     DocumentEndEvent,
     DocumentStartEvent,
@@ -34,10 +34,10 @@ from ansible_collections.modelplane.fleet.plugins.module_utils._yaml import (
     YAMLError,
     events,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import yaml_lines
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import without_keys
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.yaml_scalars import resolve
+from . import yaml_lines
+from .problem import Problem
+from .secrets import without_keys
+from .yaml_scalars import resolve
 
 MAX_DEPTH = 100
 MAX_NODES = 1_000_000

@@ -14,7 +14,7 @@ import re
 from functools import lru_cache
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.yaml_scalars import PLAIN, resolve
+from .yaml_scalars import PLAIN, resolve
 
 # The indentation, the dashes of lists, then a key (plain or quoted) with what is behind it, or text.
 _LINE = re.compile(r'( *)((?:- )*)(?:(?:([A-Za-z_/][!-9;-~]*)|"([ !#-\[\]-~]*)"):(?: (.+))?|(.+))')

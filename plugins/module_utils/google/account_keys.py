@@ -17,18 +17,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.task import Changes
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.kinds import KINDS
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.owners import OWNERS
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, fields, text
-from ansible_collections.modelplane.fleet.plugins.module_utils.google.client import Client
-from ansible_collections.modelplane.fleet.plugins.module_utils.google.errors import GoogleError
-from ansible_collections.modelplane.fleet.plugins.module_utils.http.retry import Attempts
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes import owned_secret
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client as Cluster
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import SecretRef
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError
+from ..cloud.task import Changes
+from ..core.cloud.gke import names
+from ..core.cloud.gke.kinds import KINDS
+from ..core.cloud.gke.owners import OWNERS
+from ..core.wire import Object, fields, text
+from ..http.retry import Attempts
+from ..kubernetes import owned_secret
+from ..kubernetes.client import Client as Cluster
+from ..kubernetes.connection import SecretRef
+from ..kubernetes.errors import ApiError
+from .client import Client
+from .errors import GoogleError
 
 _LIMIT = 10
 _ACCOUNT_RETRIES = 8

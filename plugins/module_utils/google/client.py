@@ -10,17 +10,17 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from ansible_collections.modelplane.fleet.plugins.module_utils._urllib3 import HTTPError, urllib3
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.provider import Operation
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import PollResult
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import operations
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.kinds import EVERY, OPERATIONS, SERVICES
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.requests import Request
-from ansible_collections.modelplane.fleet.plugins.module_utils.google.errors import GoogleError, explained, from_answer
-from ansible_collections.modelplane.fleet.plugins.module_utils.google.tokens import LoginError, Tokens, ask
-from ansible_collections.modelplane.fleet.plugins.module_utils.http.errors import explain
-from ansible_collections.modelplane.fleet.plugins.module_utils.http.proxies import environment_proxy
-from ansible_collections.modelplane.fleet.plugins.module_utils.http.retry import Attempts, retry_after
+from .._urllib3 import HTTPError, urllib3
+from ..cloud.provider import Operation
+from ..cloud.waiting import PollResult
+from ..core.cloud.gke import operations
+from ..core.cloud.gke.kinds import EVERY, OPERATIONS, SERVICES
+from ..core.cloud.gke.requests import Request
+from ..http.errors import explain
+from ..http.proxies import environment_proxy
+from ..http.retry import Attempts, retry_after
+from .errors import GoogleError, explained, from_answer
+from .tokens import LoginError, Tokens, ask
 
 _CONNECT_SECONDS = 10.0
 _READ_SECONDS = 90.0

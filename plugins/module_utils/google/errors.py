@@ -9,9 +9,9 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.errors import CloudError, shown
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.hints import hint_for
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.hints import of_causes
+from ..cloud.errors import CloudError, shown
+from ..core.cloud.gke.hints import hint_for
+from ..core.cloud.hints import of_causes
 
 _RETRIED = frozenset({429, 500, 502, 503, 504})
 # Limits of the rate of calls, which some services answer with 403.

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 from urllib.parse import quote, urlsplit
 
-from ansible_collections.modelplane.fleet.plugins.module_utils._urllib3 import HTTPError
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.clusters import Logins, authority
-from ansible_collections.modelplane.fleet.plugins.module_utils.google import tokens
-from ansible_collections.modelplane.fleet.plugins.module_utils.google.tokens import LoginError
-from ansible_collections.modelplane.fleet.plugins.module_utils.http.retry import Attempts
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.credentials import AccessError, Grant, Mint
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import UNEXPECTED, hidden, shown
+from .._urllib3 import HTTPError
+from ..cloud.clusters import Logins, authority
+from ..http.retry import Attempts
+from ..kubernetes.credentials import AccessError, Grant, Mint
+from ..kubernetes.errors import UNEXPECTED, hidden, shown
+from . import tokens
+from .tokens import LoginError
 
 _API = "https://container.googleapis.com"
 _KEY_RETRIES = 20

@@ -8,16 +8,16 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud import task
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.parallel import at_once, in_order
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.task import Changes
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import Messages, PollResult, Wait
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import orphans, owners, requests
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.kinds import KINDS, LEFT
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.orphans import Found, Thing, Where
-from ansible_collections.modelplane.fleet.plugins.module_utils.google import session
-from ansible_collections.modelplane.fleet.plugins.module_utils.google.client import Client, operation
-from ansible_collections.modelplane.fleet.plugins.module_utils.google.errors import GoogleError
+from ..cloud import task
+from ..cloud.parallel import at_once, in_order
+from ..cloud.task import Changes
+from ..cloud.waiting import Messages, PollResult, Wait
+from ..core.cloud.gke import orphans, owners, requests
+from ..core.cloud.gke.kinds import KINDS, LEFT
+from ..core.cloud.gke.orphans import Found, Thing, Where
+from . import session
+from .client import Client, operation
+from .errors import GoogleError
 
 Actual = dict[str, Any]
 

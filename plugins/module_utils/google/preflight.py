@@ -10,22 +10,17 @@ from functools import partial
 from typing import Any
 from urllib.parse import urlencode
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud import task
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.preflight import (
-    at_once,
-    failures,
-    results,
-    today,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.accounts import EVERYWHERE
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import preflight, rights
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.demand import zones_of
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.preflight import Found
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.preflight import Verdict
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import accounts_wire
-from ansible_collections.modelplane.fleet.plugins.module_utils.google import session
-from ansible_collections.modelplane.fleet.plugins.module_utils.google.client import Client
-from ansible_collections.modelplane.fleet.plugins.module_utils.google.errors import GoogleError
+from ..cloud import task
+from ..cloud.preflight import at_once, failures, results, today
+from ..core.accounts import EVERYWHERE
+from ..core.cloud.gke import preflight, rights
+from ..core.cloud.gke.demand import zones_of
+from ..core.cloud.gke.preflight import Found
+from ..core.cloud.preflight import Verdict
+from ..core.observation import accounts_wire
+from . import session
+from .client import Client
+from .errors import GoogleError
 
 Plan = Mapping[str, Any]
 Work = dict[str, Callable[[], Any]]

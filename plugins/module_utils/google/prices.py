@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlencode
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.provider import Quoted, Quotes
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pricing import PurchaseOption
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import prices
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.machines import Machine
-from ansible_collections.modelplane.fleet.plugins.module_utils.google import session
-from ansible_collections.modelplane.fleet.plugins.module_utils.google.client import Client
+from ..cloud.provider import Quoted, Quotes
+from ..core.api.pricing import PurchaseOption
+from ..core.cloud.gke import prices
+from ..core.cloud.machines import Machine
+from . import session
+from .client import Client
 
 _SOURCE = "Cloud Billing Catalog API: vCPUs, memory and GPUs"
 _PAGE = 5000

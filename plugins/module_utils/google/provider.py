@@ -7,30 +7,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.errors import shown
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.provider import (
-    Action,
-    Backend,
-    Operation,
-    Provider,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import bodies
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.compare import at, put
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.diff import Change
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.kinds import Actual, Resource, State
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import (
-    operations,
-    owners,
-    policies,
-    requests,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.hints import hint_for
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.kinds import KINDS
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.requests import Request
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.hints import explained
-from ansible_collections.modelplane.fleet.plugins.module_utils.google import orphans, preflight, prices, session
-from ansible_collections.modelplane.fleet.plugins.module_utils.google.client import Client, operation
-from ansible_collections.modelplane.fleet.plugins.module_utils.google.errors import GoogleError
+from ..cloud.errors import shown
+from ..cloud.provider import Action, Backend, Operation, Provider
+from ..core.cloud import bodies
+from ..core.cloud.engine.compare import at, put
+from ..core.cloud.engine.diff import Change
+from ..core.cloud.engine.kinds import Actual, Resource, State
+from ..core.cloud.gke import operations, owners, policies, requests
+from ..core.cloud.gke.hints import hint_for
+from ..core.cloud.gke.kinds import KINDS
+from ..core.cloud.gke.requests import Request
+from ..core.cloud.hints import explained
+from . import orphans, preflight, prices, session
+from .client import Client, operation
+from .errors import GoogleError
 
 _SECRETS = ("clientKey", "password", "username")
 

@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils._google import GOOGLE_PACKAGE, load_google
-from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import libraries
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.kinds import SERVICES
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import nearest_key
-from ansible_collections.modelplane.fleet.plugins.module_utils.google.client import Client
-from ansible_collections.modelplane.fleet.plugins.module_utils.google.errors import GoogleError
-from ansible_collections.modelplane.fleet.plugins.module_utils.google.tokens import LoginError, Tokens, tokens
+from .._google import GOOGLE_PACKAGE, load_google
+from ..arguments import libraries
+from ..core.cloud.gke.kinds import SERVICES
+from ..core.text import nearest_key
+from .client import Client
+from .errors import GoogleError
+from .tokens import LoginError, Tokens, tokens
 
 ARGUMENTS: dict[str, Any] = {
     "project": {"type": "str"},

@@ -20,13 +20,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils._google import GOOGLE_PACKAGE, load_google
-from ansible_collections.modelplane.fleet.plugins.module_utils._urllib3 import HTTPError
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import ENCRYPTED, is_encrypted
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import cut
-from ansible_collections.modelplane.fleet.plugins.module_utils.http import deadline
-from ansible_collections.modelplane.fleet.plugins.module_utils.http.deadline import whole, within
-from ansible_collections.modelplane.fleet.plugins.module_utils.http.proxies import environment_proxy
+from .._google import GOOGLE_PACKAGE, load_google
+from .._urllib3 import HTTPError
+from ..core.secrets import ENCRYPTED, is_encrypted
+from ..core.text import cut
+from ..http import deadline
+from ..http.deadline import whole, within
+from ..http.proxies import environment_proxy
 
 _SCOPES = ("https://www.googleapis.com/auth/cloud-platform", "https://www.googleapis.com/auth/userinfo.email")
 _SECONDS = 20.0

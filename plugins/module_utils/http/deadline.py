@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import unquote
 
-from ansible_collections.modelplane.fleet.plugins.module_utils._urllib3 import urllib3
+from .._urllib3 import urllib3
 
 _CHUNK = 1 << 16
 

@@ -9,8 +9,8 @@ import ssl
 from collections.abc import Iterator
 from urllib.parse import SplitResult, urlsplit
 
-from ansible_collections.modelplane.fleet.plugins.module_utils._urllib3 import urllib3
-from ansible_collections.modelplane.fleet.plugins.module_utils.http.deadline import EndlessError, TooLargeError
+from .._urllib3 import urllib3
+from .deadline import EndlessError, TooLargeError
 
 
 class TransportError(Exception):

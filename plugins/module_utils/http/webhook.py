@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from ansible_collections.modelplane.fleet.plugins.module_utils._urllib3 import HTTPError
-from ansible_collections.modelplane.fleet.plugins.module_utils.http.deadline import NoSocksError, connections, within
-from ansible_collections.modelplane.fleet.plugins.module_utils.http.errors import explain
-from ansible_collections.modelplane.fleet.plugins.module_utils.http.proxies import environment_proxy
-from ansible_collections.modelplane.fleet.plugins.module_utils.http.retry import RETRIED_CODES, Attempts, retry_after
+from .._urllib3 import HTTPError
+from .deadline import NoSocksError, connections, within
+from .errors import explain
+from .proxies import environment_proxy
+from .retry import RETRIED_CODES, Attempts, retry_after
 
 _ANSWER_TIMES = 3
 _BROKEN = (HTTPError, OSError, ValueError, ArithmeticError)

@@ -13,44 +13,27 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.decision import DecisionError
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.deletion import (
-    deletion,
-    is_stuck,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inventory import (
-    REPLICAS_NOTE,
-    Entry,
-    Key,
-    Notes,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.readiness import readiness, waited_for
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.difference import Observed, Scope
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.objects import plan
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.rules import SYSTEM_KEY, ordered
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.steps import ChangePlan, Delete
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.control import system_namespace
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.progress import Progress, unseen
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count, some
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, fields, is_being_deleted, text
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.compare import USED_MESSAGE, Comparison
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.conditions import FOLLOW_SECONDS, Conditions
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.executor import Executor
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.inventory import (
-    NoInventory,
-    RecordStore,
-    RunInventory,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.secret_access import SecretAccess
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.waiting import wait_gone, wait_ready
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.write import (
-    CHANGES,
-    Result,
-    Sender,
-    result,
-)
+from ..core import names
+from ..core.applying.decision import DecisionError
+from ..core.applying.deletion import deletion, is_stuck
+from ..core.applying.inventory import REPLICAS_NOTE, Entry, Key, Notes
+from ..core.applying.readiness import readiness, waited_for
+from ..core.change.difference import Observed, Scope
+from ..core.change.objects import plan
+from ..core.change.rules import SYSTEM_KEY, ordered
+from ..core.change.steps import ChangePlan, Delete
+from ..core.compose.control import system_namespace
+from ..core.progress import Progress, unseen
+from ..core.text import count, some
+from ..core.wire import Object, fields, is_being_deleted, text
+from .client import Client
+from .compare import USED_MESSAGE, Comparison
+from .conditions import FOLLOW_SECONDS, Conditions
+from .executor import Executor
+from .inventory import NoInventory, RecordStore, RunInventory
+from .secret_access import SecretAccess
+from .waiting import wait_gone, wait_ready
+from .write import CHANGES, Result, Sender, result
 
 
 @dataclass(frozen=True)

@@ -15,26 +15,13 @@ import secrets
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import caller_keys
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.caller_keys import (
-    Change,
-    KeysError,
-    Request,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.control import system_namespace
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import (
-    MANAGED_BY,
-    MANAGED_BY_LABEL,
-    SYSTEM_NAMESPACE,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, text
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import (
-    AlreadyExists,
-    ApiError,
-    Conflict,
-    NotFound,
-)
+from ..core import caller_keys
+from ..core.caller_keys import Change, KeysError, Request
+from ..core.compose.control import system_namespace
+from ..core.names import MANAGED_BY, MANAGED_BY_LABEL, SYSTEM_NAMESPACE
+from ..core.wire import Object, text
+from .client import Client
+from .errors import AlreadyExists, ApiError, Conflict, NotFound
 
 _SECRET = ("v1", "Secret")
 _SELECTOR = f"{caller_keys.KEYS_LABEL}={caller_keys.KEYS_LABEL_VALUE}"

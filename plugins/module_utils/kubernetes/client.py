@@ -12,36 +12,14 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import FIELD_MANAGER
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import (
-    NoObjectError,
-    Object,
-    entries,
-    fields,
-    text,
-    with_metadata,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.http.retry import Attempts
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.discovery import (
-    Cache,
-    Discovery,
-    ResourceType,
-    group_path,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import (
-    UNEXPECTED,
-    ApiError,
-    Gone,
-    Invalid,
-    NotFound,
-    NotServed,
-    Unreachable,
-    parse_status,
-    unexpected,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.requester import WRITES, Call, Requester
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.target import Target
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.transport import LARGEST_ANSWER, Answer
+from ..core.names import FIELD_MANAGER
+from ..core.wire import NoObjectError, Object, entries, fields, text, with_metadata
+from ..http.retry import Attempts
+from .discovery import Cache, Discovery, ResourceType, group_path
+from .errors import UNEXPECTED, ApiError, Gone, Invalid, NotFound, NotServed, Unreachable, parse_status, unexpected
+from .requester import WRITES, Call, Requester
+from .target import Target
+from .transport import LARGEST_ANSWER, Answer
 
 # Of the timeout of a request, what all pages of a list may take.
 _LIST_TIMES = 10

@@ -7,60 +7,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inventory import Key
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.managed_fields import writers
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.difference import (
-    Observed,
-    Refusal,
-    Scope,
-    is_certificate,
-    to_prune,
-    yielding,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.routes import AI_ROUTE
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.rules import (
-    DEFINITION,
-    NAMESPACE,
-    SYSTEM_KEY,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import (
-    TLS_SECRET,
-    WORKLOAD_GATEWAY,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.parts import ENVOY_API
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.route_policies import (
-    SECURITY,
-    contested,
-    foreign,
-    foreign_message,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import listed
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import (
-    Object,
-    Objects,
-    entries,
-    fields,
-    is_being_deleted,
-    text,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import Forbidden, NotServed
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.inventory import (
-    CONTROL_SCOPE,
-    RecordStore,
-    is_ours,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.labelled_objects import (
-    ON_CONTROL,
-    ON_WORKLOAD,
-    SECRET,
-    GroupKind,
-    Live,
-    kinds_of,
-    list_labelled,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.write import Sender
+from ..core import names
+from ..core.applying.inventory import Key
+from ..core.applying.managed_fields import writers
+from ..core.change.difference import Observed, Refusal, Scope, is_certificate, to_prune, yielding
+from ..core.change.routes import AI_ROUTE
+from ..core.change.rules import DEFINITION, NAMESPACE, SYSTEM_KEY
+from ..core.compose.constants import TLS_SECRET, WORKLOAD_GATEWAY
+from ..core.compose.model_gateway.parts import ENVOY_API
+from ..core.status.route_policies import SECURITY, contested, foreign, foreign_message
+from ..core.text import listed
+from ..core.wire import Object, Objects, entries, fields, is_being_deleted, text
+from .client import Client
+from .errors import Forbidden, NotServed
+from .inventory import CONTROL_SCOPE, RecordStore, is_ours
+from .labelled_objects import ON_CONTROL, ON_WORKLOAD, SECRET, GroupKind, Live, kinds_of, list_labelled
+from .write import Sender
 
 USED_MESSAGE = "it already exists and is used without changes"
 # Kinds that several fleets can share, because their objects are identical.

@@ -9,38 +9,20 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inventory import Key
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.change import routes
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.conditions import (
-    Empty,
-    Established,
-    Known,
-    Released,
-    RouteCondition,
-    Unused,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.steps import Wait
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.progress import Progress, unseen
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count, listed
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import (
-    Object,
-    entries,
-    fields,
-    is_being_deleted,
-    text,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.discovery import ResourceType
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import (
-    ApiError,
-    Forbidden,
-    NotServed,
-    Unreachable,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.inventory import RecordStore
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.secret_access import SecretAccess
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.waiting import wait_ready
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.write import CHANGES, GONE, Result
+from ..core.applying.inventory import Key
+from ..core.change import routes
+from ..core.change.conditions import Empty, Established, Known, Released, RouteCondition, Unused
+from ..core.change.steps import Wait
+from ..core.progress import Progress, unseen
+from ..core.text import count, listed
+from ..core.wire import Object, entries, fields, is_being_deleted, text
+from .client import Client
+from .discovery import ResourceType
+from .errors import ApiError, Forbidden, NotServed, Unreachable
+from .inventory import RecordStore
+from .secret_access import SecretAccess
+from .waiting import wait_ready
+from .write import CHANGES, GONE, Result
 
 FOLLOW_SECONDS = 20.0
 """Maximum wait for gateways. A running controller processes a change within two seconds."""

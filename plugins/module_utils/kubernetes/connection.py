@@ -11,20 +11,14 @@ import shlex
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.clusters import Login
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.registry import LOGINS
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import DECRYPT, ENCRYPTED, is_encrypted
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes import kubeconfig
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.credentials import (
-    AccessError,
-    Fixed,
-    Minted,
-    TokenFile,
-    bearer,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError, ConnectionInvalid
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.target import Target, checked_url
+from ..cloud.clusters import Login
+from ..cloud.registry import LOGINS
+from ..core.secrets import DECRYPT, ENCRYPTED, is_encrypted
+from . import kubeconfig
+from .client import Client
+from .credentials import AccessError, Fixed, Minted, TokenFile, bearer
+from .errors import ApiError, ConnectionInvalid
+from .target import Target, checked_url
 
 
 @dataclass(frozen=True)

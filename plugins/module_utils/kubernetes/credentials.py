@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import ENCRYPTED, is_encrypted
+from ..core.secrets import ENCRYPTED, is_encrypted
 
 # A token is renewed when this much of its life is left: a request with it has to arrive.
 _MARGIN = 60.0

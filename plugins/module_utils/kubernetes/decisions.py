@@ -16,8 +16,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.decision import (
+from ..core import names
+from ..core.applying.decision import (
     DecisionError,
     DesiredState,
     Entry,
@@ -28,17 +28,13 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.dec
     unpacked,
     unpacked_index,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import SYSTEM_NAMESPACE
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, fields, text
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import AlreadyExists, ApiError
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.fanout import fan_out
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.inventory import FLEET_LABEL
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.labelled_objects import (
-    DECISION_LABEL,
-    ON_WORKLOAD,
-    SECRET,
-)
+from ..core.compose.constants import SYSTEM_NAMESPACE
+from ..core.wire import Object, fields, text
+from .client import Client
+from .errors import AlreadyExists, ApiError
+from .fanout import fan_out
+from .inventory import FLEET_LABEL
+from .labelled_objects import DECISION_LABEL, ON_WORKLOAD, SECRET
 
 T = TypeVar("T")
 

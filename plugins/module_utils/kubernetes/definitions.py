@@ -7,10 +7,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, fields, text
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe import listed
+from ..core import names
+from ..core.wire import Object, fields, text
+from .client import Client
+from .observe import listed
 
 
 def described(client: Client, groups: Collection[str], desired: Collection[str]) -> dict[str, dict[str, Any]]:

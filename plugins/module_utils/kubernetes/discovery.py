@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from ansible_collections.modelplane.fleet.plugins.module_utils import atomic_file
+from .. import atomic_file
 
 _SECONDS = 3600.0
 _FORMAT = 1

@@ -16,8 +16,8 @@ import traceback
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import masked
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import printable
+from ..core.secrets import masked
+from ..core.text import printable
 
 # The longest text of a server that is passed on.
 _LONGEST = 1000

@@ -7,25 +7,14 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.events import (
-    Event,
-    Regarding,
-    condition_events,
-    event_object,
-    replica_events,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import written
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, fields, text
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import (
-    AlreadyExists,
-    ApiError,
-    NotFound,
-    Unreachable,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.write import Result
+from ..core import api
+from ..core.applying.events import Event, Regarding, condition_events, event_object, replica_events
+from ..core.status.conditions import written
+from ..core.text import count
+from ..core.wire import Object, entries, fields, text
+from .client import Client
+from .errors import AlreadyExists, ApiError, NotFound, Unreachable
+from .write import Result
 
 # Of one call; a fleet that is new has some for each of its replicas.
 _MOST_EVENTS = 200

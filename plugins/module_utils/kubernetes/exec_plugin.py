@@ -11,13 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.credentials import (
-    AccessError,
-    ClientCertificate,
-    Grant,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import hidden
-from ansible_collections.modelplane.fleet.plugins.module_utils.processes import OutOfTimeError, run
+from ..processes import OutOfTimeError, run
+from .credentials import AccessError, ClientCertificate, Grant
+from .errors import hidden
 
 API_VERSIONS = (
     "client.authentication.k8s.io/v1",

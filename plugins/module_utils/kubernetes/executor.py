@@ -12,23 +12,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inventory import Key
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.readiness import readiness
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.steps import (
-    ChangePlan,
-    Delete,
-    Outcome,
-    Step,
-    Wait,
-    Write,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.write import (
-    CHANGES,
-    GONE,
-    Result,
-    Sender,
-    result,
-)
+from ..core.applying.inventory import Key
+from ..core.applying.readiness import readiness
+from ..core.change.steps import ChangePlan, Delete, Outcome, Step, Wait, Write
+from .write import CHANGES, GONE, Result, Sender, result
 
 
 class Conditions(Protocol):

@@ -10,26 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inventory import Key
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.readiness import (
-    READY,
-    Readiness,
-    usual,
-    waited_for,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import POOL_LABEL
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.progress import Progress, Seen, unseen
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import cut
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import (
-    Object,
-    entries,
-    fields,
-    number,
-    stated,
-    text,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import (
+from ..core.applying.inventory import Key
+from ..core.applying.readiness import READY, Readiness, usual, waited_for
+from ..core.names import POOL_LABEL
+from ..core.progress import Progress, Seen, unseen
+from ..core.text import cut
+from ..core.wire import Object, entries, fields, number, stated, text
+from .client import Client
+from .errors import (
     AlreadyExists,
     ApiError,
     Conflict,
@@ -41,7 +29,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors
     Throttled,
     Unreachable,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.waiting import awaited, summary, wait_ready
+from .waiting import awaited, summary, wait_ready
 
 _POLL_SECONDS = 1.0
 # Slices of all nodes are read at once, which is much on a large cluster.

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import UNEXPECTED, ApiError, unexpected
+from .errors import UNEXPECTED, ApiError, unexpected
 
 T = TypeVar("T")
 

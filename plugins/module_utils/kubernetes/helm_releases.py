@@ -16,9 +16,9 @@ import zlib
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, fields, text
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.yaml_documents import Source, documents
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
+from ..core.wire import Object, fields, text
+from ..core.yaml_documents import Source, documents
+from .client import Client
 
 _DEFINITION = "CustomResourceDefinition"
 # Bytes of a release, unpacked. A Secret holds 1 MiB of it packed, and whoever may write one decides what that becomes.

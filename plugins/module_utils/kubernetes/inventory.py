@@ -12,8 +12,8 @@ import time
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inventory import (
+from ..core import names
+from ..core.applying.inventory import (
     RECORD_LABEL,
     Entry,
     Inventory,
@@ -24,20 +24,14 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inv
     readable_entries,
     to_parts,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.difference import entry
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import SYSTEM_NAMESPACE
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.control import system_namespace
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, text
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import (
-    AlreadyExists,
-    ApiError,
-    Conflict,
-    Forbidden,
-    NotFound,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.labelled_objects import Live
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.write import GONE, Result
+from ..core.change.difference import entry
+from ..core.compose.constants import SYSTEM_NAMESPACE
+from ..core.compose.control import system_namespace
+from ..core.wire import Object, text
+from .client import Client
+from .errors import AlreadyExists, ApiError, Conflict, Forbidden, NotFound
+from .labelled_objects import Live
+from .write import GONE, Result
 
 FLEET_LABEL = "modelplane.ai/fleet"
 CONTROL_SCOPE = "control"

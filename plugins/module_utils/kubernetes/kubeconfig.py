@@ -15,22 +15,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.registry import LOGINS
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import DECRYPT, ENCRYPTED, is_encrypted
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.yaml_documents import Source, documents
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.credentials import (
-    AccessError,
-    ClientCertificate,
-    Credentials,
-    Fixed,
-    Mint,
-    Minted,
-    TokenFile,
-    basic,
-    bearer,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.exec_plugin import API_VERSIONS, Program
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.target import Target, checked_url
+from ..cloud.registry import LOGINS
+from ..core.secrets import DECRYPT, ENCRYPTED, is_encrypted
+from ..core.yaml_documents import Source, documents
+from .credentials import AccessError, ClientCertificate, Credentials, Fixed, Mint, Minted, TokenFile, basic, bearer
+from .exec_plugin import API_VERSIONS, Program
+from .target import Target, checked_url
 
 PROXY_SCHEMES = ("http", "https", "socks5", "socks5h")
 # Of API servers that have a name in their cloud.

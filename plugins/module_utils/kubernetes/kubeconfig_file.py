@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils import atomic_file
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.manifest_text import to_yaml
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.target import Target
+from .. import atomic_file
+from ..core.manifest_text import to_yaml
+from .target import Target
 
 
 def kubeconfig_of(name: str, target: Target) -> dict[str, Any]:

@@ -15,19 +15,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.registry import LOGINS
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.manifest_text import to_yaml
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, fields, text
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.yaml_documents import Source, documents
-from ansible_collections.modelplane.fleet.plugins.module_utils.http.errors import shown_url
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes import owned_secret
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import SecretRef
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.credentials import AccessError, Fixed, bearer
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.kubeconfig_file import (
-    kubeconfig_of,
-    kubeconfig_with,
-)
+from ..cloud.registry import LOGINS
+from ..core.manifest_text import to_yaml
+from ..core.wire import Object, entries, fields, text
+from ..core.yaml_documents import Source, documents
+from ..http.errors import shown_url
+from . import owned_secret
+from .client import Client
+from .connection import SecretRef
+from .credentials import AccessError, Fixed, bearer
+from .kubeconfig_file import kubeconfig_of, kubeconfig_with
 
 _WHAT = "the kubeconfig"
 

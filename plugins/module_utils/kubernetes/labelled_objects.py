@@ -7,12 +7,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inventory import Key
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, identity, text
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError, Forbidden, NotServed
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.secret_access import SecretAccess
+from ..core import api, names
+from ..core.applying.inventory import Key
+from ..core.wire import Object, identity, text
+from .client import Client
+from .errors import ApiError, Forbidden, NotServed
+from .secret_access import SecretAccess
 
 GroupKind = tuple[str, str]
 

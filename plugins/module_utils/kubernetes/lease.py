@@ -16,19 +16,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import SYSTEM_NAMESPACE
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.control import system_namespace
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.progress import Progress, Seen, unseen
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import utc
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import number
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client, Object
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import (
-    UNEXPECTED,
-    AlreadyExists,
-    ApiError,
-    Conflict,
-)
+from ..core import names
+from ..core.compose.constants import SYSTEM_NAMESPACE
+from ..core.compose.control import system_namespace
+from ..core.progress import Progress, Seen, unseen
+from ..core.text import utc
+from ..core.wire import number
+from .client import Client, Object
+from .errors import UNEXPECTED, AlreadyExists, ApiError, Conflict
 
 _API = ("coordination.k8s.io/v1", "Lease")
 _LONGEST_PAUSE = 2.0

@@ -4,10 +4,10 @@
 
 from __future__ import annotations
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import text
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
+from ..core import names
+from ..core.compose import constants
+from ..core.wire import text
+from .client import Client
 
 _API = f"{constants.GATEWAY_GROUP}/v1"
 

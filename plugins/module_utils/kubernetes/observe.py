@@ -15,31 +15,21 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import names, observation
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.deletion import deletion, is_stuck
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inventory import REPLICAS_NOTE, Key
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.endpoint import gateway_url
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.engine_scripts import (
-    restarts_hanging_engine,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.parts import ENVOY_API
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.workload_cluster import WORKLOADS
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import UnavailableNode
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status import route_policies
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.devices import (
-    DeviceKey,
-    PublishedDevices,
-    mismatches,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.expected import ExpectedCluster
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.projection import trim, with_events
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.route import (
-    admitted_host,
-    is_routed,
-    why_not_admitted,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.unavailable_nodes import (
+from ..core import names, observation
+from ..core.applying.deletion import deletion, is_stuck
+from ..core.applying.inventory import REPLICAS_NOTE, Key
+from ..core.compose import constants
+from ..core.compose.endpoint import gateway_url
+from ..core.compose.engine_scripts import restarts_hanging_engine
+from ..core.compose.model_gateway.parts import ENVOY_API
+from ..core.compose.workload_cluster import WORKLOADS
+from ..core.observation import UnavailableNode
+from ..core.status import route_policies
+from ..core.status.devices import DeviceKey, PublishedDevices, mismatches
+from ..core.status.expected import ExpectedCluster
+from ..core.status.projection import trim, with_events
+from ..core.status.route import admitted_host, is_routed, why_not_admitted
+from ..core.status.unavailable_nodes import (
     allocated,
     pod_key,
     replica_of,
@@ -47,32 +37,14 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.unava
     unavailable_nodes,
     with_lost_node,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.workloads import (
-    availability,
-    engine_stalls,
-    failures,
-    unsettled,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count, cut, some
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import (
-    Object,
-    entries,
-    fields,
-    first_address,
-    is_true,
-    label,
-    text,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import (
-    ApiError,
-    Forbidden,
-    NotServed,
-    Unexpected,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.inventory import RecordStore
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.labelled_objects import OURS
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.openshift import gateway_route, is_openshift
+from ..core.status.workloads import availability, engine_stalls, failures, unsettled
+from ..core.text import count, cut, some
+from ..core.wire import Object, entries, fields, first_address, is_true, label, text
+from .client import Client
+from .errors import ApiError, Forbidden, NotServed, Unexpected
+from .inventory import RecordStore
+from .labelled_objects import OURS
+from .openshift import gateway_route, is_openshift
 
 JOB_LABEL = "batch.kubernetes.io/job-name"
 

@@ -12,21 +12,16 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.parts import ENVOY_API
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import ObservedBudget, budget_wire
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status import budget_use
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.budget_use import Callers, Count, Question
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.route_policies import TRAFFIC, is_ours
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe import (
-    ClusterSnapshot,
-    clock,
-    listed,
-    reason,
-)
+from ..core.compose import constants
+from ..core.compose.model_gateway.parts import ENVOY_API
+from ..core.observation import ObservedBudget, budget_wire
+from ..core.status import budget_use
+from ..core.status.budget_use import Callers, Count, Question
+from ..core.status.route_policies import TRAFFIC, is_ours
+from ..core.wire import Object
+from .client import Client
+from .errors import ApiError
+from .observe import ClusterSnapshot, clock, listed, reason
 
 _PATIENCE = 5.0
 """Seconds that the service may take to answer."""

@@ -8,29 +8,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inventory import KNOWN_NOTE
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.managed_fields import owned
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.gateway import backend_of
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.expected import (
-    Expected,
-    SecretKeys,
-    expected,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.inference_gateway import node_addresses
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.projection import trim
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.workloads import (
-    any_availability,
-    pod_failures,
-    unsettled,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, fields, identity, text
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import FIELD_MANAGER, Client
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import Forbidden
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.inventory import CONTROL_SCOPE
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.labelled_objects import label_selector
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe import (
+from ..core import api, names
+from ..core.applying.inventory import KNOWN_NOTE
+from ..core.applying.managed_fields import owned
+from ..core.compose import constants
+from ..core.compose.gateway import backend_of
+from ..core.status.expected import Expected, SecretKeys, expected
+from ..core.status.inference_gateway import node_addresses
+from ..core.status.projection import trim
+from ..core.status.workloads import any_availability, pod_failures, unsettled
+from ..core.wire import Object, entries, fields, identity, text
+from .client import FIELD_MANAGER, Client
+from .errors import Forbidden
+from .inventory import CONTROL_SCOPE
+from .labelled_objects import label_selector
+from .observe import (
     clock,
     deletion_warnings,
     failing_pods,

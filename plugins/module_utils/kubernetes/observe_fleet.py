@@ -8,25 +8,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.callers import KeySecret
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import NOT_THIS_RUN
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.expected import ExpectedCluster, expected
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import Connection, connect
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.fanout import fan_out
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe import (
-    ClusterSnapshot,
-    observe_cluster,
-    unreachable,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe_budgets import with_budgets
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe_control import (
-    ControlSnapshot,
-    no_control,
-    observe_control,
-)
+from ..core.compose.model_gateway.callers import KeySecret
+from ..core.observation import NOT_THIS_RUN
+from ..core.status.expected import ExpectedCluster, expected
+from ..core.wire import Object
+from .client import Client
+from .connection import Connection, connect
+from .errors import ApiError
+from .fanout import fan_out
+from .observe import ClusterSnapshot, observe_cluster, unreachable
+from .observe_budgets import with_budgets
+from .observe_control import ControlSnapshot, no_control, observe_control
 
 
 @dataclass(frozen=True)

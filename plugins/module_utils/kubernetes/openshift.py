@@ -6,16 +6,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils._openshift import (
-    OPENSHIFT_PACKAGE,
-    dynamic_client,
-    resource,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.openshift import CONSTRAINTS, ROUTE
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, text
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ConnectionInvalid, NotFound
+from .._openshift import OPENSHIFT_PACKAGE, dynamic_client, resource
+from ..core.compose import constants
+from ..core.compose.openshift import CONSTRAINTS, ROUTE
+from ..core.wire import Object, text
+from .client import Client
+from .errors import ConnectionInvalid, NotFound
 
 
 def is_openshift(client: Client) -> bool:

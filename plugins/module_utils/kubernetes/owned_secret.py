@@ -7,13 +7,13 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import SYSTEM_NAMESPACE
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.control import system_namespace
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, fields, text
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import SecretRef
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError
+from ..core import names
+from ..core.compose.constants import SYSTEM_NAMESPACE
+from ..core.compose.control import system_namespace
+from ..core.wire import Object, fields, text
+from .client import Client
+from .connection import SecretRef
+from .errors import ApiError
 
 FIELD_MANAGER = "modelplane.fleet.provision"
 """Not that of applying, which would take the Secret for one of its own that is no longer desired."""

@@ -4,9 +4,9 @@
 
 from __future__ import annotations
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, fields, text
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
+from ..core import names
+from ..core.wire import Object, entries, fields, text
+from .client import Client
 
 _ENDED = ("Succeeded", "Failed")
 _OF_EVERY_NODE = ("DaemonSet", "Node")

@@ -14,12 +14,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import MASK
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
-from ansible_collections.modelplane.fleet.plugins.module_utils.http.errors import TransportError, shown_url
-from ansible_collections.modelplane.fleet.plugins.module_utils.http.retry import RETRIED_CODES, Attempts, retry_after
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.credentials import AccessError
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import (
+from ..core.secrets import MASK
+from ..core.wire import Object
+from ..http.errors import TransportError, shown_url
+from ..http.retry import RETRIED_CODES, Attempts, retry_after
+from .credentials import AccessError
+from .errors import (
     CONTROL,
     ConnectionInvalid,
     LockLost,
@@ -31,12 +31,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors
     shown,
     unfit,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.target import Target
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.transport import (
-    LARGEST_ANSWER,
-    Answer,
-    Transport,
-)
+from .target import Target
+from .transport import LARGEST_ANSWER, Answer, Transport
 
 # What one request may take on a server that was not there for the one before.
 _SHORT_SECONDS = 5.0

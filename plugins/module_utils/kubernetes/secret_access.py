@@ -13,10 +13,10 @@ import hashlib
 import time
 from collections.abc import Sequence
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, text
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError, Forbidden, Unreachable
+from ..core import names
+from ..core.wire import Object, text
+from .client import Client
+from .errors import ApiError, Forbidden, Unreachable
 
 SECRETS_ROLE = "modelplane-workload-cluster-secrets"
 """The ClusterRole with the Secrets of a namespace of the fleet."""

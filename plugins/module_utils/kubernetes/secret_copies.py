@@ -13,14 +13,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inventory import Key
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cache import OPAQUE
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.backends import SECRET_KEY
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, fields, text
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError, Forbidden
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.labelled_objects import label_selector
+from ..core import names
+from ..core.applying.inventory import Key
+from ..core.compose.cache import OPAQUE
+from ..core.compose.model_gateway.backends import SECRET_KEY
+from ..core.wire import Object, fields, text
+from .client import Client
+from .errors import ApiError, Forbidden
+from .labelled_objects import label_selector
 
 _LONGEST_KEY = 1024
 _VISIBLE = re.compile(rb"[\x21-\x7e]+")

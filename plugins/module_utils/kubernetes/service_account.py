@@ -13,12 +13,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import ENCRYPTED, is_encrypted
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import entries, fields, text
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.yaml_documents import Source, documents
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.kubeconfig_file import kubeconfig_with, write
+from ..core.secrets import ENCRYPTED, is_encrypted
+from ..core.wire import entries, fields, text
+from ..core.yaml_documents import Source, documents
+from .client import Client
+from .errors import ApiError
+from .kubeconfig_file import kubeconfig_with, write
 
 
 @dataclass(frozen=True)

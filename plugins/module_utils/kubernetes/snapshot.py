@@ -13,34 +13,17 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.components import single_definitions
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.secrets import secrets_on_cluster
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.snapshot import (
-    DEFINITION,
-    EVERYTHING,
-    Desired,
-    Right,
-    Snapshot,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.openshift import CONSTRAINTS
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, text
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import Forbidden, NotServed
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.helm_releases import (
-    definitions,
-    recorded,
-    releases,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.model_gateway import has_model_gateway
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe import (
-    reason,
-    secret_keys,
-    taint_rules,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.openshift import (
-    constraint_names,
-    is_openshift,
-)
+from ..core.checks.components import single_definitions
+from ..core.checks.secrets import secrets_on_cluster
+from ..core.checks.snapshot import DEFINITION, EVERYTHING, Desired, Right, Snapshot
+from ..core.compose.openshift import CONSTRAINTS
+from ..core.wire import Object, text
+from .client import Client
+from .errors import Forbidden, NotServed
+from .helm_releases import definitions, recorded, releases
+from .model_gateway import has_model_gateway
+from .observe import reason, secret_keys, taint_rules
+from .openshift import constraint_names, is_openshift
 
 T = TypeVar("T")
 

@@ -8,20 +8,12 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inventory import Key
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.managed_fields import owned
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, fields, text
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import (
-    ApiError,
-    Forbidden,
-    NotFound,
-    NotServed,
-    Throttled,
-    Unauthorized,
-    Unreachable,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.write import Action, Result, result
+from ..core.applying.inventory import Key
+from ..core.applying.managed_fields import owned
+from ..core.wire import Object, fields, text
+from .client import Client
+from .errors import ApiError, Forbidden, NotFound, NotServed, Throttled, Unauthorized, Unreachable
+from .write import Action, Result, result
 
 STATUS_MANAGER = "modelplane.fleet/status"
 _SUBRESOURCE = "status"

@@ -7,11 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.credentials import (
-    AccessError,
-    Credentials,
-    Fixed,
-)
+from .credentials import AccessError, Credentials, Fixed
 
 
 @dataclass(frozen=True)

@@ -20,21 +20,12 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
-from ansible_collections.modelplane.fleet.plugins.module_utils._urllib3 import HTTPError, certifi, urllib3
-from ansible_collections.modelplane.fleet.plugins.module_utils.http.deadline import (
-    NoSocksError,
-    TooLargeError,
-    connections,
-    whole,
-    within,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.http.errors import TransportError, explain
-from ansible_collections.modelplane.fleet.plugins.module_utils.http.proxies import environment_proxy
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.credentials import (
-    AccessError,
-    ClientCertificate,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.target import Target, checked_url
+from .._urllib3 import HTTPError, certifi, urllib3
+from ..http.deadline import NoSocksError, TooLargeError, connections, whole, within
+from ..http.errors import TransportError, explain
+from ..http.proxies import environment_proxy
+from .credentials import AccessError, ClientCertificate
+from .target import Target, checked_url
 
 USER_AGENT = "modelplane.fleet"
 _CONNECTIONS = 32

@@ -8,24 +8,15 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inventory import Key
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.readiness import (
-    Readiness,
-    readiness,
-    usual,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.progress import Progress, Seen, unseen
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.workloads import pod_failures
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count, listed
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, fields, text
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client, Listing
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import (
-    Forbidden,
-    Gone,
-    NotServed,
-    Unreachable,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.labelled_objects import OURS
+from ..core.applying.inventory import Key
+from ..core.applying.readiness import Readiness, readiness, usual
+from ..core.progress import Progress, Seen, unseen
+from ..core.status.workloads import pod_failures
+from ..core.text import count, listed
+from ..core.wire import Object, fields, text
+from .client import Client, Listing
+from .errors import Forbidden, Gone, NotServed, Unreachable
+from .labelled_objects import OURS
 
 _LEAST_SECONDS = 0.1
 _POLL_SECONDS = 0.5

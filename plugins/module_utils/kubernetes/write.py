@@ -11,20 +11,16 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.deletion import (
-    USUAL_SECONDS,
-    deletion,
-    is_stuck,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inventory import Key
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.managed_fields import appliers, owned
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.rules import is_recreated
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import masked
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import listed
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, fields, is_being_deleted, text
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import FIELD_MANAGER, Client
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import (
+from ..core import names
+from ..core.applying.deletion import USUAL_SECONDS, deletion, is_stuck
+from ..core.applying.inventory import Key
+from ..core.applying.managed_fields import appliers, owned
+from ..core.change.rules import is_recreated
+from ..core.secrets import masked
+from ..core.text import listed
+from ..core.wire import Object, fields, is_being_deleted, text
+from .client import FIELD_MANAGER, Client
+from .errors import (
     AlreadyExists,
     ApiError,
     Conflict,
@@ -36,8 +32,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors
     Unauthorized,
     Unreachable,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.labelled_objects import SECRET, GroupKind
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.secret_access import SecretAccess
+from .labelled_objects import SECRET, GroupKind
+from .secret_access import SecretAccess
 
 Action = Literal["created", "updated", "unchanged", "recreated", "deleted", "failed", "skipped"]
 CHANGES: frozenset[Action] = frozenset({"created", "updated", "recreated", "deleted"})

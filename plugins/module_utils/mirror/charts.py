@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ansible_collections.modelplane.fleet.plugins.module_utils import atomic_file
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.images import in_manifests
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.mirror_commands import (
+from .. import atomic_file
+from ..core.compose.images import in_manifests
+from ..core.compose.mirror_commands import (
     Chart,
     Helm,
     MirrorError,
@@ -23,8 +23,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.mirr
     is_missing,
     locked,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.manifest_text import to_yaml
-from ansible_collections.modelplane.fleet.plugins.module_utils.mirror.programs import Workspace, at_once
+from ..core.manifest_text import to_yaml
+from .programs import Workspace, at_once
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.mirror_commands import (
-    Image,
-    ImageTool,
-    MirrorError,
-    no_tool_finding,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.mirror.programs import Workspace, at_once
+from ..core.compose.mirror_commands import Image, ImageTool, MirrorError, no_tool_finding
+from .programs import Workspace, at_once
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ansible_collections.modelplane.fleet.plugins.module_utils import progress
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.mirror_commands import environment
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.progress import Progress, unseen
-from ansible_collections.modelplane.fleet.plugins.module_utils.processes import OutOfTimeError
-from ansible_collections.modelplane.fleet.plugins.module_utils.processes import run as run_program
+from .. import progress
+from ..core.compose.mirror_commands import environment
+from ..core.progress import Progress, unseen
+from ..processes import OutOfTimeError
+from ..processes import run as run_program
 
 if TYPE_CHECKING:
     from ansible.module_utils.basic import AnsibleModule

@@ -12,18 +12,13 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.control import is_unowned_namespace
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.recovery import replicas_of
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, fields, text
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.yaml_documents import Source, documents
-from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import (
-    PLAN_FILE,
-    StoreError,
-    read_text,
-    refuse_foreign_folder,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.stores.previous_objects import OWNER_LABELS
+from ..core import names
+from ..core.compose.control import is_unowned_namespace
+from ..core.planning.recovery import replicas_of
+from ..core.wire import Object, fields, text
+from ..core.yaml_documents import Source, documents
+from .directory import PLAN_FILE, StoreError, read_text, refuse_foreign_folder
+from .previous_objects import OWNER_LABELS
 
 _ENDINGS = (".yaml", ".yml", ".json")
 

@@ -17,28 +17,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_gateway import (
-    CONTROL_CLUSTER_GATEWAY,
-    mode_of,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.load import Loaded, Source
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import Observed
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.fleet import (
-    Earlier,
-    nothing_earlier,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import (
-    LAST_APPLIED,
-    Object,
-    fields,
-    has_all_of,
-    identity,
-    text,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import StoreError
-from ansible_collections.modelplane.fleet.plugins.module_utils.stores.previous_objects import OWNER_LABELS, model_routes
+from ..core import api, names
+from ..core.api.inference_gateway import CONTROL_CLUSTER_GATEWAY, mode_of
+from ..core.load import Loaded, Source
+from ..core.observation import Observed
+from ..core.planning.fleet import Earlier, nothing_earlier
+from ..core.problem import Problem, Ref
+from ..core.wire import LAST_APPLIED, Object, fields, has_all_of, identity, text
+from .directory import StoreError
+from .previous_objects import OWNER_LABELS, model_routes
 
 _METADATA = ("name", "namespace", "labels", "annotations", "creationTimestamp", "generation")
 _STATE_METADATA = ("name", "namespace", "labels", "annotations")

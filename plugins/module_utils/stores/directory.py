@@ -36,9 +36,9 @@ from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import MANAGED_BY_LABEL, file_name
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.progress import Progress, unseen
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import utc
+from ..core.names import MANAGED_BY_LABEL, file_name
+from ..core.progress import Progress, unseen
+from ..core.text import utc
 
 _MARK = "# Written by modelplane.fleet."
 HEADER = f"{_MARK} Changes made here are overwritten.\n"

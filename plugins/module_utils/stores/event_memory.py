@@ -11,11 +11,11 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils import atomic_file
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.incidents import Memory, Remembered, Subject
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import entries, text
-from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import StoreError, document_text
+from .. import atomic_file
+from ..core import names
+from ..core.incidents import Memory, Remembered, Subject
+from ..core.wire import entries, text
+from .directory import StoreError, document_text
 
 
 def read_memory(path: str) -> Memory:

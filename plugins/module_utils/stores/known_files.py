@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from pathlib import Path
 
-from ansible_collections.modelplane.fleet.plugins.module_utils import atomic_file, user_cache
+from .. import atomic_file, user_cache
 
 _FOLDER = "builds"
 _KEY = "key"

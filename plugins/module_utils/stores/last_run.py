@@ -14,21 +14,15 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, yaml_lines
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.fleet import Earlier
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.recovery import History
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count, some
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.yaml_documents import Source, documents
-from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import (
-    HOW_TO_RESTORE,
-    StoreError,
-    is_model_route,
-    object_text,
-    state_files,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.stores.previous_objects import model_routes
+from ..core import api, yaml_lines
+from ..core.planning.fleet import Earlier
+from ..core.planning.recovery import History
+from ..core.problem import Problem, Ref
+from ..core.text import count, some
+from ..core.wire import Object
+from ..core.yaml_documents import Source, documents
+from .directory import HOW_TO_RESTORE, StoreError, is_model_route, object_text, state_files
+from .previous_objects import model_routes
 
 _METADATA = "\nmetadata:\n"
 _SPEC = "\nspec:\n"

@@ -18,9 +18,9 @@ import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import MISSPELT, nearest
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.yaml_documents import Source
+from ..core.problem import Problem
+from ..core.text import MISSPELT, nearest
+from ..core.yaml_documents import Source
 
 MAX_FILE_BYTES = 10 * 1024 * 1024
 MAX_FILES = 20_000

@@ -12,14 +12,10 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils import atomic_file
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.accounts import Account
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import (
-    ObservationError,
-    accounts,
-    accounts_wire,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import StoreError
+from .. import atomic_file
+from ..core.accounts import Account
+from ..core.observation import ObservationError, accounts, accounts_wire
+from .directory import StoreError
 
 # JSON may hold them as they are; YAML, whose reader the file meets as well, may not (YAML 1.2, 5.1).
 _UNPRINTABLE = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")

@@ -10,11 +10,11 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, text
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.yaml_documents import Source, documents
+from ..core import api, names
+from ..core.compose import constants
+from ..core.problem import Ref
+from ..core.wire import Object, text
+from ..core.yaml_documents import Source, documents
 
 OWNER_LABELS = {
     "ModelService": names.SERVICE_LABEL,

@@ -15,52 +15,29 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.crd import crd
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.decision import (
-    DecisionError,
-    DesiredState,
-    Index,
-    Packed,
-    packed,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inventory import (
-    KNOWN_NOTE,
-    REPLICAS_NOTE,
-    Key,
-    Notes,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.managed_fields import owned
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.stops import Planned
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import SYSTEM_NAMESPACE
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.changes import ObjectChanges, counted
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, text
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.apply import Applied, Options, Prepared
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.decisions import Decisions
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError, Unreachable
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.events import record_events
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.fanout import fan_out
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.inventory import CONTROL_SCOPE
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.lease import (
-    RENEWALS,
-    InUseError,
-    Lease,
-    cluster_locked,
-    holder_name,
-    lease_name,
-    wait_unlocked,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.secret_copies import Copies, Sources, copies
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.statuses import apply_statuses
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.write import CHANGES, Result
-from ansible_collections.modelplane.fleet.plugins.module_utils.stores.built import Build
-from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import DirectoryStore, StoreError
-from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.apply_guard import (
-    planned_by_build,
-    planned_on_control,
-    refuse_outages,
-)
+from ..core import api, names
+from ..core.api.crd import crd
+from ..core.applying.decision import DecisionError, DesiredState, Index, Packed, packed
+from ..core.applying.inventory import KNOWN_NOTE, REPLICAS_NOTE, Key, Notes
+from ..core.applying.managed_fields import owned
+from ..core.change.stops import Planned
+from ..core.compose.constants import SYSTEM_NAMESPACE
+from ..core.output.changes import ObjectChanges, counted
+from ..core.wire import Object, text
+from ..kubernetes.apply import Applied, Options, Prepared
+from ..kubernetes.client import Client
+from ..kubernetes.decisions import Decisions
+from ..kubernetes.errors import ApiError, Unreachable
+from ..kubernetes.events import record_events
+from ..kubernetes.fanout import fan_out
+from ..kubernetes.inventory import CONTROL_SCOPE
+from ..kubernetes.lease import RENEWALS, InUseError, Lease, cluster_locked, holder_name, lease_name, wait_unlocked
+from ..kubernetes.secret_copies import Copies, Sources, copies
+from ..kubernetes.statuses import apply_statuses
+from ..kubernetes.write import CHANGES, Result
+from ..stores.built import Build
+from ..stores.directory import DirectoryStore, StoreError
+from .apply_guard import planned_by_build, planned_on_control, refuse_outages
 
 Connect = Callable[[Client | None], Client]  # pylint: disable=unsupported-binary-operation
 """Function that connects to a cluster, given the client of the control cluster, which may store the kubeconfig."""

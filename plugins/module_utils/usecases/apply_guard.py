@@ -8,30 +8,16 @@ import contextlib
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_deployment import Rollout
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.outage import outages
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.stops import (
-    Name,
-    Planned,
-    PlannedReplica,
-    Stops,
-    server,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import (
-    Object,
-    entries,
-    fields,
-    label,
-    number,
-    stated,
-    text,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.apply import Prepared
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import NotServed
-from ansible_collections.modelplane.fleet.plugins.module_utils.stores.built import Build
+from ..core import api, names
+from ..core.api.model_deployment import Rollout
+from ..core.change.outage import outages
+from ..core.change.stops import Name, Planned, PlannedReplica, Stops, server
+from ..core.problem import Problem, Ref
+from ..core.wire import Object, entries, fields, label, number, stated, text
+from ..kubernetes.apply import Prepared
+from ..kubernetes.client import Client
+from ..kubernetes.errors import NotServed
+from ..stores.built import Build
 
 _HINT = (
     "Plan again to continue from the replicas that serve now, undo the edit, or set fleet_allow_outage: true "

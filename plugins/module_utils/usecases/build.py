@@ -15,40 +15,33 @@ from datetime import UTC, date, datetime
 from functools import cached_property
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, report
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.load import Loaded, Source
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import DRAIN_TAINT
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import Observed
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.output import cost as cost_output
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.output import plan as plan_output
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.changes import ObjectChanges
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.findings import findings
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.status import FleetStatus
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.status import status as fleet_status
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan, PlanError, forecast, plan
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.recovery import (
-    History,
-    next_history,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.rollout import stopped
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.statuses import statuses
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.survival import Survey, survey
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.what_if import Added, Answer, answer
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.pricing import future_entries
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.report import view_model
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Options
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import nearest_name
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, identity
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.yaml_documents import documents
-from ansible_collections.modelplane.fleet.plugins.module_utils.stores import last_run
-from ansible_collections.modelplane.fleet.plugins.module_utils.stores.commit import commit_of
-from ansible_collections.modelplane.fleet.plugins.module_utils.stores.control_cluster import (
-    forgotten,
-    held_resources,
-    left_copies,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import (
+from ..core import api, report
+from ..core.load import Loaded, Source
+from ..core.names import DRAIN_TAINT
+from ..core.observation import Observed
+from ..core.output import cost as cost_output
+from ..core.output import plan as plan_output
+from ..core.output.changes import ObjectChanges
+from ..core.output.findings import findings
+from ..core.output.status import FleetStatus
+from ..core.output.status import status as fleet_status
+from ..core.planning import Plan, PlanError, forecast, plan
+from ..core.planning.recovery import History, next_history
+from ..core.planning.rollout import stopped
+from ..core.planning.statuses import statuses
+from ..core.planning.survival import Survey, survey
+from ..core.planning.what_if import Added, Answer, answer
+from ..core.pricing import future_entries
+from ..core.problem import Problem, Ref
+from ..core.report import view_model
+from ..core.scheduling.model import Options
+from ..core.text import nearest_name
+from ..core.wire import Object, identity
+from ..core.yaml_documents import documents
+from ..stores import last_run
+from ..stores.commit import commit_of
+from ..stores.control_cluster import forgotten, held_resources, left_copies
+from ..stores.directory import (
     PLAN_FILE,
     REPORT_FILE,
     Changes,
@@ -60,20 +53,9 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory 
     object_path,
     status_files,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.stores.known_files import KnownFiles
-from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.fleet_inputs import (
-    ManifestError,
-    Refusable,
-    Settings,
-    current_date,
-    read_fleet,
-    read_prices,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.object_files import (
-    control_files,
-    left_clusters,
-    workload_files,
-)
+from ..stores.known_files import KnownFiles
+from .fleet_inputs import ManifestError, Refusable, Settings, current_date, read_fleet, read_prices
+from .object_files import control_files, left_clusters, workload_files
 
 _FEWEST_REPLICAS = 100
 

@@ -14,66 +14,35 @@ from datetime import UTC, date, datetime
 from functools import partial
 from typing import Any, Literal
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.accounts import Account
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_service import Survival
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import fleet as clusters_in_clouds
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import fleet_quotas, registry
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import Options as Composing
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.hosts import AllowedHosts
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.load import Loaded, Source, load
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import (
-    DEPLOYMENT_LABEL,
-    PUBLISHED_LABEL,
-    label_value,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import (
-    ObservationError,
-    Observed,
-    is_of_clusters,
-    parse,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.context import RolloutStage
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.fleet import Earlier
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.question import Question
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.recovery import (
-    Recovery,
-    recover,
-    replica_counts,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.pricing import (
-    Catalogue,
-    PricingError,
-    future_classes,
-    read_catalogue,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref, Severity
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.progress import Progress, unseen
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Options
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import ENCRYPTED, is_encrypted
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count, nearest_name
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.changes import changed_fields
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.traffic import refused_endpoints
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, fields, identity
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.yaml_documents import documents
-from ansible_collections.modelplane.fleet.plugins.module_utils.stores import last_run, manifests
-from ansible_collections.modelplane.fleet.plugins.module_utils.stores.built import histories
-from ansible_collections.modelplane.fleet.plugins.module_utils.stores.control_cluster import (
-    ControlCluster,
-    as_scaled,
-    built_gateway,
-    published_copies,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import (
-    HOW_TO_RESTORE,
-    PLAN_FILE,
-    StoreError,
-    is_state,
-    object_counts,
-    object_path,
-    status_files,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.stores.previous_objects import EarlierObjects
+from ..core import api
+from ..core.accounts import Account
+from ..core.api.model_service import Survival
+from ..core.cloud import fleet as clusters_in_clouds
+from ..core.cloud import fleet_quotas, registry
+from ..core.compose import Options as Composing
+from ..core.compose.hosts import AllowedHosts
+from ..core.load import Loaded, Source, load
+from ..core.names import DEPLOYMENT_LABEL, PUBLISHED_LABEL, label_value
+from ..core.observation import ObservationError, Observed, is_of_clusters, parse
+from ..core.planning.context import RolloutStage
+from ..core.planning.fleet import Earlier
+from ..core.planning.question import Question
+from ..core.planning.recovery import Recovery, recover, replica_counts
+from ..core.pricing import Catalogue, PricingError, future_classes, read_catalogue
+from ..core.problem import Problem, Ref, Severity
+from ..core.progress import Progress, unseen
+from ..core.scheduling.model import Options
+from ..core.secrets import ENCRYPTED, is_encrypted
+from ..core.text import count, nearest_name
+from ..core.validation.changes import changed_fields
+from ..core.validation.traffic import refused_endpoints
+from ..core.wire import Object, fields, identity
+from ..core.yaml_documents import documents
+from ..stores import last_run, manifests
+from ..stores.built import histories
+from ..stores.control_cluster import ControlCluster, as_scaled, built_gateway, published_copies
+from ..stores.directory import HOW_TO_RESTORE, PLAN_FILE, StoreError, is_state, object_counts, object_path, status_files
+from ..stores.previous_objects import EarlierObjects
 
 
 class ManifestError(Exception):

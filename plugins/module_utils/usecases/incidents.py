@@ -15,15 +15,15 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Protocol
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, incidents
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import Connection, connect
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.fanout import fan_out
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe import reason
-from ansible_collections.modelplane.fleet.plugins.module_utils.stores.built import Build
-from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import PLAN_FILE, StoreError
-from ansible_collections.modelplane.fleet.plugins.module_utils.stores.event_memory import read_memory, write_memory
+from ..core import api, incidents
+from ..kubernetes.client import Client
+from ..kubernetes.connection import Connection, connect
+from ..kubernetes.errors import ApiError
+from ..kubernetes.fanout import fan_out
+from ..kubernetes.observe import reason
+from ..stores.built import Build
+from ..stores.directory import PLAN_FILE, StoreError
+from ..stores.event_memory import read_memory, write_memory
 
 _CLUSTER_STATUSES = "cluster-scoped"
 _ENDINGS = (".json", ".yaml")

@@ -8,21 +8,14 @@ import json
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from functools import partial
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.control import (
-    missing_namespaces,
-    unowned_namespace,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.defaults import with_defaults
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.manifest_text import to_yaml
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import SYSTEM_NAMESPACE
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.workloads import Workloads
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
-from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import (
-    file_text,
-    is_unowned_namespace,
-    object_path,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.stores.known_files import Inputs, KnownFiles
+from ..core.compose.control import missing_namespaces, unowned_namespace
+from ..core.compose.defaults import with_defaults
+from ..core.manifest_text import to_yaml
+from ..core.names import SYSTEM_NAMESPACE
+from ..core.planning.workloads import Workloads
+from ..core.wire import Object
+from ..stores.directory import file_text, is_unowned_namespace, object_path
+from ..stores.known_files import Inputs, KnownFiles
 
 
 def control_files(

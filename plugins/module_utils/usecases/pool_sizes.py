@@ -10,19 +10,19 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeVar
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.clusters import CloudConnection
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.errors import CloudError
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.registry import POOL_SIZES
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.pool_size import NodesNeeded, PoolSize
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.nodes_needed import nodes_needed
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import text
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.fanout import fan_out
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe_fleet import FleetSnapshot
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.pool_pods import is_ours, pods_on_pool
+from ..cloud.clusters import CloudConnection
+from ..cloud.errors import CloudError
+from ..cloud.registry import POOL_SIZES
+from ..core import api
+from ..core.cloud.pool_size import NodesNeeded, PoolSize
+from ..core.planning import Plan
+from ..core.planning.nodes_needed import nodes_needed
+from ..core.wire import text
+from ..kubernetes.client import Client
+from ..kubernetes.errors import ApiError
+from ..kubernetes.fanout import fan_out
+from ..kubernetes.observe_fleet import FleetSnapshot
+from ..kubernetes.pool_pods import is_ours, pods_on_pool
 
 Connect = Callable[[Client | None], Client]  # pylint: disable=unsupported-binary-operation
 T = TypeVar("T")

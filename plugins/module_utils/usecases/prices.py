@@ -9,20 +9,15 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
-from ansible_collections.modelplane.fleet.plugins.module_utils import atomic_file
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.provider import Quoted, Quotes
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.machines import Machine
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.manifest_text import to_yaml
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.pricing import (
-    Catalogue,
-    PriceEntry,
-    machines_of,
-    updated,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import ENCRYPTED, is_encrypted
-from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import StoreError
-from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.fleet_inputs import read_prices
+from .. import atomic_file
+from ..cloud.provider import Quoted, Quotes
+from ..core import api
+from ..core.cloud.machines import Machine
+from ..core.manifest_text import to_yaml
+from ..core.pricing import Catalogue, PriceEntry, machines_of, updated
+from ..core.secrets import ENCRYPTED, is_encrypted
+from ..stores.directory import StoreError
+from .fleet_inputs import read_prices
 
 _MODE = 0o644
 _FIELDS = {"OnDemand": "onDemand", "Spot": "spot", "Reserved": "reserved"}

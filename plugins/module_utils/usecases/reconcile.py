@@ -11,27 +11,21 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.clusters import CloudConnection
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.decision import Packed
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.rules import SYSTEM_KEY
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.changes import ObjectChanges
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.changes import (
-    object_changes as changes_in_build,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.progress import Progress, unseen
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.apply import Applied
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.lease import acquire, holder_name
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe_fleet import FleetSnapshot
-from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import (
-    Changes,
-    document_text,
-    write_report,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.stores.observations import write_observations
-from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import apply, build, fleet_inputs, pool_sizes
+from ..cloud.clusters import CloudConnection
+from ..core import api
+from ..core.applying.decision import Packed
+from ..core.change.rules import SYSTEM_KEY
+from ..core.output.changes import ObjectChanges
+from ..core.output.changes import object_changes as changes_in_build
+from ..core.planning import Plan
+from ..core.progress import Progress, unseen
+from ..kubernetes.apply import Applied
+from ..kubernetes.errors import ApiError
+from ..kubernetes.lease import acquire, holder_name
+from ..kubernetes.observe_fleet import FleetSnapshot
+from ..stores.directory import Changes, document_text, write_report
+from ..stores.observations import write_observations
+from . import apply, build, fleet_inputs, pool_sizes
 
 State = Literal["planned", "built", "decided", "applied"]
 # A gateway that works accepts a route within a second or two; without one that does, nothing is worth a longer wait.

@@ -10,18 +10,12 @@ import os
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import CLUSTER_LABEL, label_value
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.progress import Progress, unseen
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import text
-from ansible_collections.modelplane.fleet.plugins.module_utils.stores import last_run
-from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import (
-    PLAN_FILE,
-    DirectoryStore,
-    cluster_files,
-    object_path,
-    state_files,
-)
+from ..core import api
+from ..core.names import CLUSTER_LABEL, label_value
+from ..core.progress import Progress, unseen
+from ..core.wire import text
+from ..stores import last_run
+from ..stores.directory import PLAN_FILE, DirectoryStore, cluster_files, object_path, state_files
 
 
 def last_plan(folder: str) -> dict[str, Any]:

@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.managed_fields import digest
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe_fleet import FleetSnapshot
-from ansible_collections.modelplane.fleet.plugins.module_utils.stores import manifests
+from ..core.applying.managed_fields import digest
+from ..kubernetes.errors import ApiError
+from ..kubernetes.observe_fleet import FleetSnapshot
+from ..stores import manifests
 
 MANIFESTS = "manifests"
 CONTROL = "control"

@@ -12,36 +12,24 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import (
-    GROUP_INFRASTRUCTURE,
-    GROUP_MODELS,
-    VERSION,
-    Model,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.caller_policy import CallerPolicy
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.cloud import CloudCluster
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.eks_cluster import EKSCluster
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.gke_cluster import GKECluster
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_class import InferenceClass
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_cluster import InferenceCluster
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_gateway import InferenceGateway
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_cache import ModelCache
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_deployment import ModelDeployment
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_endpoint import ModelEndpoint
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_replica import ModelReplica
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_route import ModelRoute
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_service import ModelService
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.parsing import (
-    InvalidResource,
-    construct,
-    read,
-    read_part,
-    read_with,
-    wire,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.resource import Resource
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.serving_stack import ServingStack
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem
+from ..problem import Problem
+from .base import GROUP_INFRASTRUCTURE, GROUP_MODELS, VERSION, Model
+from .caller_policy import CallerPolicy
+from .cloud import CloudCluster
+from .eks_cluster import EKSCluster
+from .gke_cluster import GKECluster
+from .inference_class import InferenceClass
+from .inference_cluster import InferenceCluster
+from .inference_gateway import InferenceGateway
+from .model_cache import ModelCache
+from .model_deployment import ModelDeployment
+from .model_endpoint import ModelEndpoint
+from .model_replica import ModelReplica
+from .model_route import ModelRoute
+from .model_service import ModelService
+from .parsing import InvalidResource, construct, read, read_part, read_with, wire
+from .resource import Resource
+from .serving_stack import ServingStack
 
 KINDS: Mapping[str, type[Resource]] = MappingProxyType(
     {

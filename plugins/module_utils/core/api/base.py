@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
-from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import BaseModel, ConfigDict, Field
+from ..._pydantic import BaseModel, ConfigDict, Field
 
 GROUP_MODELS = "modelplane.ai"
 GROUP_INFRASTRUCTURE = "infrastructure.modelplane.ai"

@@ -8,26 +8,11 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Annotated, Any, ClassVar, Literal
 
-from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import (
-    DNSLabel,
-    ListMap,
-    Model,
-    Rule,
-    Violation,
-    Words,
-    has,
-    other_than,
-    without,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.meta import LabelSelector
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pricing import Amount, Currency
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.resource import (
-    Resource,
-    Spec,
-    Status,
-    name_rule,
-)
+from ..._pydantic import Field
+from .base import DNSLabel, ListMap, Model, Rule, Violation, Words, has, other_than, without
+from .meta import LabelSelector
+from .pricing import Amount, Currency
+from .resource import Resource, Spec, Status, name_rule
 
 EVERY_CALLER = "*"
 TokenValue = Annotated[

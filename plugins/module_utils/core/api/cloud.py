@@ -8,18 +8,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Literal
 
-from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import (
-    DNS_LABEL,
-    DNS_LABEL_WORDS,
-    GROUP_INFRASTRUCTURE,
-    Column,
-    Model,
-    Rule,
-    Violation,
-    Words,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.resource import Resource, Spec
+from ..._pydantic import Field
+from .base import DNS_LABEL, DNS_LABEL_WORDS, GROUP_INFRASTRUCTURE, Column, Model, Rule, Violation, Words
+from .resource import Resource, Spec
 
 # A pool's name becomes the value of a node label and part of names of cloud objects.
 POOL_NAME_PATTERN = DNS_LABEL

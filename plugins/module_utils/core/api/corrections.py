@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from fractions import Fraction
 from math import ceil
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.shape import Shape, fields_of
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import meant_quantity, nearest
+from ..text import meant_quantity, nearest
+from .shape import Shape, fields_of
 
 _LONGEST = 60
 _LARGEST = 2**53

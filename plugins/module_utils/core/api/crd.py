@@ -12,13 +12,9 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import VERSION, Column, Model
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.resource import (
-    AGE_COLUMN,
-    READY_COLUMN,
-    Resource,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.shape import FieldShape, Shape, fields_of
+from .base import VERSION, Column, Model
+from .resource import AGE_COLUMN, READY_COLUMN, Resource
+from .shape import FieldShape, Shape, fields_of
 
 CATEGORY = "modelplane"
 

@@ -8,15 +8,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated, ClassVar, Literal
 
-from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import (
-    Format,
-    Model,
-    Rule,
-    exactly_one,
-    requires,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import meant_device_memory
+from ..._pydantic import Field
+from ..text import meant_device_memory
+from .base import Format, Model, Rule, exactly_one, requires
 
 
 class AttributeValue(Model):

@@ -8,17 +8,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Annotated, ClassVar, Literal
 
-from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import (
-    Hidden,
-    ListMap,
-    Model,
-    Rule,
-    has,
-    requires,
-    without,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.cloud import (
+from ..._pydantic import Field
+from .base import Hidden, ListMap, Model, Rule, has, requires, without
+from .cloud import (
     CacheStatus,
     CapacityBlock,
     Cidr,
@@ -29,11 +21,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.cloud im
     Zone,
     node_count_rule,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.eks_settings import (
-    EKSClusterSettings,
-    EKSPoolSettings,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.resource import Status
+from .eks_settings import EKSClusterSettings, EKSPoolSettings
+from .resource import Status
 
 
 class EKSNetworking(Model):

@@ -7,19 +7,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated, Any, ClassVar, Literal
 
-from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import (
-    Atomic,
-    DNSLabel,
-    JSONSchema,
-    Model,
-    Rule,
-    Violation,
-    Words,
-    allowed_if,
-    has,
-    without,
-)
+from ..._pydantic import Field
+from .base import Atomic, DNSLabel, JSONSchema, Model, Rule, Violation, Words, allowed_if, has, without
 
 Mode = Literal["Unified", "PrefillDecode"]
 Phase = Literal["Prefill", "Decode"]

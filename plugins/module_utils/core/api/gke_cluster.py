@@ -8,26 +8,12 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Annotated, ClassVar, Literal
 
-from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import (
-    Hidden,
-    ListMap,
-    Model,
-    Rule,
-    requires,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.cloud import (
-    CacheStatus,
-    CloudCluster,
-    CloudClusterSpec,
-    Credentials,
-    PoolName,
-    Zone,
-    node_count_rule,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.gke_pool import GKEPoolSettings
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.gke_settings import GKEClusterSettings
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.resource import Status
+from ..._pydantic import Field
+from .base import Hidden, ListMap, Model, Rule, requires
+from .cloud import CacheStatus, CloudCluster, CloudClusterSpec, Credentials, PoolName, Zone, node_count_rule
+from .gke_pool import GKEPoolSettings
+from .gke_settings import GKEClusterSettings
+from .resource import Status
 
 
 class GKENetworking(Model):

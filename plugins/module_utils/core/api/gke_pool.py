@@ -9,17 +9,8 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import (
-    Atomic,
-    Model,
-    Rule,
-    Violation,
-    Words,
-    allowed_if,
-    has,
-    without,
-)
+from ..._pydantic import Field
+from .base import Atomic, Model, Rule, Violation, Words, allowed_if, has, without
 
 SPECIFIC = "SPECIFIC_RESERVATION"
 NONE = "NO_RESERVATION"

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import Atomic, Model, Words
+from ..._pydantic import Field
+from .base import Atomic, Model, Words
 
 KeyName = Annotated[
     str,

@@ -6,17 +6,11 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Literal
 
-from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import (
-    Column,
-    ListMap,
-    Model,
-    Rule,
-    requires,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.device import Device
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pricing import Pricing
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.resource import Resource, Spec, Status
+from ..._pydantic import Field
+from .base import Column, ListMap, Model, Rule, requires
+from .device import Device
+from .pricing import Pricing
+from .resource import Resource, Spec, Status
 
 _DISK = "Size of the boot disk in GB."
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import (
+from ..._pydantic import Field
+from .base import (
     Column,
     Hidden,
     JSONSchema,
@@ -22,30 +22,13 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base imp
     requires,
     without,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.cloud import (
-    CacheStatus,
-    CapacityBlock,
-    Credentials,
-    PoolName,
-    node_count_rule,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.device import PublishedDevice
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.eks_settings import (
-    EKSClusterSettings,
-    EKSPoolSettings,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.gke_pool import GKEPoolSettings
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.gke_settings import GKEClusterSettings
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.meta import (
-    LabelValue,
-    template_label_rules,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.resource import (
-    Resource,
-    Spec,
-    Status,
-    name_rule,
-)
+from .cloud import CacheStatus, CapacityBlock, Credentials, PoolName, node_count_rule
+from .device import PublishedDevice
+from .eks_settings import EKSClusterSettings, EKSPoolSettings
+from .gke_pool import GKEPoolSettings
+from .gke_settings import GKEClusterSettings
+from .meta import LabelValue, template_label_rules
+from .resource import Resource, Spec, Status, name_rule
 
 SYSTEM_POOL = "system"
 _CREDENTIALS = "Which provider configuration signs calls to the cloud; absent is the cluster-wide `default`."

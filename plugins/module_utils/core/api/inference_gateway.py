@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import (
+from ..._pydantic import Field
+from .base import (
     CHART_VERSION,
     CHART_VERSION_WORDS,
     Column,
@@ -25,14 +25,9 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base imp
     requires,
     without,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.listener import Hostname, ListenerTLS
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.meta import (
-    DNS_SUBDOMAIN,
-    DNS_SUBDOMAIN_WORDS,
-    DNSSubdomain,
-    LabelSelector,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.resource import Resource, Spec, Status
+from .listener import Hostname, ListenerTLS
+from .meta import DNS_SUBDOMAIN, DNS_SUBDOMAIN_WORDS, DNSSubdomain, LabelSelector
+from .resource import Resource, Spec, Status
 
 Mode = Literal["Path", "Model"]
 

@@ -6,17 +6,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import (
-    DNSLabel,
-    Model,
-    Rule,
-    Words,
-    allowed_if,
-    has,
-    requires,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.meta import DNSSubdomain
+from ..._pydantic import Field
+from .base import DNSLabel, Model, Rule, Words, allowed_if, has, requires
+from .meta import DNSSubdomain
 
 HTTPS = "HTTPS"
 # Gateway API: a DNS name, or one with `*` as its first label.

@@ -9,15 +9,8 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Annotated, Any, ClassVar
 
-from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import (
-    DNSLabel,
-    JSONSchema,
-    Model,
-    Rule,
-    Violation,
-    Words,
-)
+from ..._pydantic import Field
+from .base import DNSLabel, JSONSchema, Model, Rule, Violation, Words
 
 # A key of a label or annotation: an optional DNS subdomain and '/', then a name of at most 63 characters.
 # https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#syntax-and-character-set

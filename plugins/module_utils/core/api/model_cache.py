@@ -7,21 +7,11 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, ClassVar, Literal
 
-from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import (
-    Atomic,
-    Column,
-    Hidden,
-    ListMap,
-    Model,
-    Rule,
-    Violation,
-    Words,
-    requires,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.engine import ClusterSelector, Layout
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pod_template import EnvVar
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.resource import Resource, Spec, Status
+from ..._pydantic import Field
+from .base import Atomic, Column, Hidden, ListMap, Model, Rule, Violation, Words, requires
+from .engine import ClusterSelector, Layout
+from .pod_template import EnvVar
+from .resource import Resource, Spec, Status
 
 _SECRET = re.compile(r"(?i)(TOKEN|PASSWORD|SECRET|API_?KEY)$")
 _LOGIN = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/@\s]*:[^/@\s]*@")

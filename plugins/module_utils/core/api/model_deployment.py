@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field, model_validator
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import (
+from ..._pydantic import Field, model_validator
+from .base import (
     Atomic,
     Column,
     DNSLabel,
@@ -22,7 +22,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base imp
     whole_numbers_as_text,
     without,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.engine import (
+from .engine import (
     ClusterSelector,
     DeviceConstraint,
     EngineBase,
@@ -36,20 +36,11 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.engine i
     shape_rule,
     worker_rule,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.meta import (
-    KEY,
-    LabelValue,
-    template_label_rules,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pod_template import PodTemplate
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pricing import Amount, Currency
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.resource import (
-    Resource,
-    Spec,
-    Status,
-    name_rule,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.serving import ServingBase
+from .meta import KEY, LabelValue, template_label_rules
+from .pod_template import PodTemplate
+from .pricing import Amount, Currency
+from .resource import Resource, Spec, Status, name_rule
+from .serving import ServingBase
 
 _KEY_WORDS = "must be the key of a label: letters, digits, '-', '_' and '.', with or without a DNS prefix and '/'"
 

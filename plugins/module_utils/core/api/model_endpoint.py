@@ -8,19 +8,10 @@ import re
 from typing import Annotated, Any, ClassVar, Literal
 from urllib.parse import urlsplit
 
-from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import (
-    Column,
-    Hidden,
-    Model,
-    Rule,
-    Violation,
-    Words,
-    other_than,
-    without,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.meta import DNSSubdomain
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.resource import Resource, Spec, Status
+from ..._pydantic import Field
+from .base import Column, Hidden, Model, Rule, Violation, Words, other_than, without
+from .meta import DNSSubdomain
+from .resource import Resource, Spec, Status
 
 AUTHORIZATION = "Authorization"
 BEARER = "Bearer "

@@ -6,17 +6,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import (
-    Atomic,
-    Column,
-    DNSLabel,
-    ListMap,
-    Model,
-    Rule,
-    Words,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.engine import (
+from ..._pydantic import Field
+from .base import Atomic, Column, DNSLabel, ListMap, Model, Rule, Words
+from .engine import (
     DeviceConstraint,
     EngineBase,
     Layout,
@@ -30,14 +22,9 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.engine i
     shape_rule,
     worker_rule,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pod_template import PodTemplate
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.resource import (
-    Resource,
-    Spec,
-    Status,
-    name_rule,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.serving import ServingBase
+from .pod_template import PodTemplate
+from .resource import Resource, Spec, Status, name_rule
+from .serving import ServingBase
 
 
 class ReplicaServing(ServingBase):

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import Column, Model
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_service import ServiceEndpoint, Timeouts
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.resource import Resource, Spec, Status
+from ..._pydantic import Field
+from .base import Column, Model
+from .model_service import ServiceEndpoint, Timeouts
+from .resource import Resource, Spec, Status
 
 MOST_ENTRIES = 32
 """Entries of a service that a gateway in mode Model can take."""

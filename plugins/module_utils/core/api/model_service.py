@@ -6,16 +6,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import (
-    Column,
-    DNSLabel,
-    Model,
-    Rule,
-    Violation,
-    Words,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.resource import Resource, Spec, Status
+from ..._pydantic import Field
+from .base import Column, DNSLabel, Model, Rule, Violation, Words
+from .resource import Resource, Spec, Status
 
 
 class EndpointSelector(Model):

@@ -9,19 +9,13 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, ParamSpec, TypeVar, cast
 
-from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import ValidationError
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import Model
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.meta import LabelSelector
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.plain import (
-    MAX_VALUES,
-    Loc,
-    Plain,
-    TooLargeError,
-    Unreadable,
-    is_plain,
-    plain,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.problems import (
+from ..._pydantic import ValidationError
+from ..problem import Problem, Ref
+from ..text import nearest, short
+from .base import Model
+from .meta import LabelSelector
+from .plain import MAX_VALUES, Loc, Plain, TooLargeError, Unreadable, is_plain, plain
+from .problems import (
     is_unknown_field,
     may_show,
     misspelt_places,
@@ -32,14 +26,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.problems
     unknown_field,
     without_consequences,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.resource import DEFAULT_NAMESPACE, Resource
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.rules import (
-    LocatedViolation,
-    partial,
-    violations,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import nearest, short
+from .resource import DEFAULT_NAMESPACE, Resource
+from .rules import LocatedViolation, partial, violations
 
 Arguments = ParamSpec("Arguments")
 Built = TypeVar("Built", bound=Model)

@@ -10,16 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Annotated, ClassVar, Literal
 
-from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import (
-    ListMap,
-    Model,
-    Rule,
-    Words,
-    allowed_if,
-    has,
-    requires,
-)
+from ..._pydantic import Field
+from .base import ListMap, Model, Rule, Words, allowed_if, has, requires
 
 BASELINE_CAPABILITIES = (
     "AUDIT_WRITE",

@@ -10,8 +10,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
-from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field, model_validator
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import (
+from ..._pydantic import Field, model_validator
+from ..text import meant_memory, meant_quantity
+from .base import (
     DNSLabel,
     Hidden,
     IntOrString,
@@ -25,17 +26,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base imp
     has,
     whole_numbers_as_text,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.meta import (
-    LabelValue,
-    key_rules,
-    template_label_rules,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pod_security import (
-    NOT_IN_A_POD,
-    ContainerSecurityContext,
-    PodSecurityContext,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import meant_memory, meant_quantity
+from .meta import LabelValue, key_rules, template_label_rules
+from .pod_security import NOT_IN_A_POD, ContainerSecurityContext, PodSecurityContext
 
 ENGINE_CONTAINER = "engine"
 MOST_GRACE_SECONDS = 86400

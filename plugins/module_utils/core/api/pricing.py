@@ -11,14 +11,8 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import Annotated, Any, ClassVar, Literal
 
-from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import (
-    Atomic,
-    Model,
-    Rule,
-    Violation,
-    Words,
-)
+from ..._pydantic import Field
+from .base import Atomic, Model, Rule, Violation, Words
 
 PurchaseOption = Literal["OnDemand", "Spot", "Reserved"]
 """Way to buy a node."""

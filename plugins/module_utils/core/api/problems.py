@@ -9,20 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api import corrections
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import Model
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.plain import (
-    BEYOND_64_BITS,
-    INT64,
-    Loc,
-    Unreadable,
-    type_words,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.rules import EMPTY
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.shape import Shape, fields_of
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import masked, secret_like
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import (
+from ..problem import Problem, Ref
+from ..secrets import masked, secret_like
+from ..text import (
     JUDGED_CHARACTERS,
     KEY_CHARACTERS,
     LIKENESS,
@@ -33,6 +22,11 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import 
     nearest,
     short,
 )
+from . import corrections
+from .base import Model
+from .plain import BEYOND_64_BITS, INT64, Loc, Unreadable, type_words
+from .rules import EMPTY
+from .shape import Shape, fields_of
 
 REQUIRED = "is required"
 _KINDS = {

@@ -8,19 +8,10 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Literal
 
-from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import (
-    GROUP_MODELS,
-    VERSION,
-    Column,
-    ListMap,
-    Model,
-    Rule,
-    Violation,
-    Words,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.meta import TIME, TIME_WORDS, ObjectMeta
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
+from ..._pydantic import Field
+from ..problem import Ref
+from .base import GROUP_MODELS, VERSION, Column, ListMap, Model, Rule, Violation, Words
+from .meta import TIME, TIME_WORDS, ObjectMeta
 
 DEFAULT_NAMESPACE = "default"
 _NONE: Mapping[str, str] = MappingProxyType({})

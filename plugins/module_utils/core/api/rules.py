@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import Model, Rule, Violation
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.plain import Loc
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.shape import FieldShape, Shape, fields_of
+from .base import Model, Rule, Violation
+from .plain import Loc
+from .shape import FieldShape, Shape, fields_of
 
 EMPTY = "must not be empty"
 

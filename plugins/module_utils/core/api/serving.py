@@ -6,17 +6,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar
 
-from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import (
-    Known,
-    Model,
-    Rule,
-    Violation,
-    allowed_if,
-    has,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.engine import Mode
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pod_template import Resources
+from ..._pydantic import Field
+from .base import Known, Model, Rule, Violation, allowed_if, has
+from .engine import Mode
+from .pod_template import Resources
 
 PICKER_CONFIG_KIND = "EndpointPickerConfig"
 

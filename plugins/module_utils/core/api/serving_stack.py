@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Literal
 
-from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import (
+from ..._pydantic import Field
+from .base import (
     CHART_VERSION,
     CHART_VERSION_WORDS,
     GROUP_INFRASTRUCTURE,
@@ -20,13 +20,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base imp
     Words,
     has,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.listener import (
-    HTTPS,
-    TLS_RULES,
-    Hostname,
-    ListenerTLS,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.resource import Resource, Spec, Status
+from .listener import HTTPS, TLS_RULES, Hostname, ListenerTLS
+from .resource import Resource, Spec, Status
 
 _Version = Annotated[str, Words(CHART_VERSION_WORDS), Field(min_length=1, max_length=32, pattern=CHART_VERSION)]
 

@@ -12,18 +12,8 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import FieldInfo
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import (
-    Atomic,
-    Format,
-    Hidden,
-    IntOrString,
-    Known,
-    ListMap,
-    Model,
-    RequiredWithDefault,
-    Words,
-)
+from ..._pydantic import FieldInfo
+from .base import Atomic, Format, Hidden, IntOrString, Known, ListMap, Model, RequiredWithDefault, Words
 
 Kind = Literal["text", "integer", "boolean", "object", "map", "list", "any"]
 

@@ -17,11 +17,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inventory import PART_BYTES
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.managed_fields import digest
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, identity, text
+from .. import names
+from ..compose import constants
+from ..wire import Object, identity, text
+from .inventory import PART_BYTES
+from .managed_fields import digest
 
 FORMAT = "modelplane.fleet/decision/1"
 LARGEST = 64 * 1024 * 1024

@@ -6,14 +6,8 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count, cut
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import (
-    Object,
-    entries,
-    fields,
-    is_being_deleted,
-    text,
-)
+from ..text import count, cut
+from ..wire import Object, entries, fields, is_being_deleted, text
 
 USUAL_SECONDS = 60.0
 """Maximum duration of a normal deletion in seconds."""

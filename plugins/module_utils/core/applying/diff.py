@@ -7,14 +7,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.managed_fields import (
-    managed,
-    project,
-    union,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.manifest_text import to_yaml
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import MASK, masked
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, text
+from ..manifest_text import to_yaml
+from ..secrets import MASK, masked
+from ..wire import Object, entries, text
+from .managed_fields import managed, project, union
 
 # Fields that are shown of an object without owned fields.
 _UNKNOWN: Mapping[str, Any] = {"f:metadata": {"f:labels": {}}}

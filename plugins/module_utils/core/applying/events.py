@@ -9,14 +9,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.resource import DEFAULT_NAMESPACE
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import (
-    OWNED,
-    READY,
-    Condition,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import cut
+from .. import api, names
+from ..api.resource import DEFAULT_NAMESPACE
+from ..status.conditions import OWNED, READY, Condition
+from ..text import cut
 
 # The longest message that API servers accept (Kubernetes, pkg/apis/core/validation/events.go).
 _MOST_CHARACTERS = 1024

@@ -22,8 +22,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, NoReturn
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.managed_fields import digest
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, identity
+from ..wire import Object, identity
+from .managed_fields import digest
 
 RECORD_LABEL = "modelplane.ai/record"
 """Label of inventory ConfigMaps. The value is the scope of the inventory."""

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, fields, text
+from ..wire import Object, entries, fields, text
 
 Fields = Mapping[str, Any]
 

@@ -13,18 +13,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.route import admitted_host, why_not_admitted
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import cut
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import (
-    Object,
-    condition,
-    entries,
-    fields,
-    is_true,
-    number,
-    stated,
-    text,
-)
+from ..status.route import admitted_host, why_not_admitted
+from ..text import cut
+from ..wire import Object, condition, entries, fields, is_true, number, stated, text
 
 State = Literal["ready", "progressing", "failed"]
 

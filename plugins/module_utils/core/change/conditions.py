@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inventory import Key
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.change import routes
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
+from ..applying.inventory import Key
+from ..wire import Object
+from . import routes
 
 
 @dataclass(frozen=True)

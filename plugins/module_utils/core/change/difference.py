@@ -12,27 +12,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inventory import (
-    RECORD_LABEL,
-    Entry,
-    Inventory,
-    Key,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.managed_fields import (
-    digest,
-    labels_of_others,
-    managed,
-    owned,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.change import rules
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.rules import (
-    DEFINITION,
-    NAMESPACE,
-    RULES,
-    SYSTEM_KEY,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, fields, is_being_deleted, text
+from .. import names
+from ..applying.inventory import RECORD_LABEL, Entry, Inventory, Key
+from ..applying.managed_fields import digest, labels_of_others, managed, owned
+from ..wire import Object, fields, is_being_deleted, text
+from . import rules
+from .rules import DEFINITION, NAMESPACE, RULES, SYSTEM_KEY
 
 _ISSUED_FOR = "cert-manager.io/certificate-name"
 _SECRET = ("", "Secret")

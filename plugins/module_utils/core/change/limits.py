@@ -7,11 +7,9 @@ from __future__ import annotations
 import json
 from typing import NamedTuple
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import BUDGETS_ANNOTATION
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.budgets import (
-    MOST_RULES,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, fields, text
+from ..compose.constants import BUDGETS_ANNOTATION
+from ..compose.model_gateway.budgets import MOST_RULES
+from ..wire import Object, entries, fields, text
 
 
 class _Limit(NamedTuple):

@@ -7,27 +7,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inventory import Key
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.change import rules
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.conditions import (
-    Condition,
-    Established,
-    Followed,
-    Known,
-    Programmed,
-    Released,
-    Rewritten,
-    Unreferenced,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.difference import (
-    Observed,
-    Scope,
-    held_keys,
-    is_as_desired,
-    to_prune,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.routes import AI_ROUTE
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.rules import (
+from ..applying.inventory import Key
+from ..compose.model_gateway.slots import Stages, stages
+from ..status.route_policies import guards
+from ..wire import Object
+from . import rules
+from .conditions import Condition, Established, Followed, Known, Programmed, Released, Rewritten, Unreferenced
+from .difference import Observed, Scope, held_keys, is_as_desired, to_prune
+from .routes import AI_ROUTE
+from .rules import (
     DEFINITION,
     NAMESPACE,
     OVERFLOW_ROUTE,
@@ -40,18 +28,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.rules
     Relation,
     Transition,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.steps import (
-    ChangePlan,
-    Delete,
-    Edge,
-    Step,
-    Wait,
-    Write,
-    step_id,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.slots import Stages, stages
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.route_policies import guards
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
+from .steps import ChangePlan, Delete, Edge, Step, Wait, Write, step_id
 
 _APPLIED = "the routes and policies in its namespace are applied"
 _PROGRAMMED = "gateways have programmed the routes in its namespace"

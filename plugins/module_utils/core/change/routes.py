@@ -4,14 +4,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import (
-    Object,
-    entries,
-    fields,
-    number,
-    stated,
-    text,
-)
+from ..wire import Object, entries, fields, number, stated, text
 
 HTTP_ROUTE, AI_ROUTE = "HTTPRoute", "AIGatewayRoute"
 KINDS = frozenset({HTTP_ROUTE, AI_ROUTE})

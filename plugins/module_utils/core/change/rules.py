@@ -30,34 +30,18 @@ from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inventory import Key
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.conditions import (
-    Accepted,
-    Condition,
-    Empty,
-    Unused,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.limits import merge_live_limits
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.routes import (
-    AI_ROUTE,
-    HTTP_ROUTE,
-    ai_backends,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import registry
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine import graph
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import SYSTEM_NAMESPACE
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.backends import detour_name
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.overflow import (
-    is_behind_cluster_gateway,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.pod_security import LABEL_PREFIX
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.route_policies import (
-    guard_targets,
-    guards,
-    is_policy,
-    policy_targets,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, identity
+from ..applying.inventory import Key
+from ..cloud import registry
+from ..cloud.engine import graph
+from ..compose.constants import SYSTEM_NAMESPACE
+from ..compose.model_gateway.backends import detour_name
+from ..compose.model_gateway.overflow import is_behind_cluster_gateway
+from ..compose.pod_security import LABEL_PREFIX
+from ..status.route_policies import guard_targets, guards, is_policy, policy_targets
+from ..wire import Object, identity
+from .conditions import Accepted, Condition, Empty, Unused
+from .limits import merge_live_limits
+from .routes import AI_ROUTE, HTTP_ROUTE, ai_backends
 
 NAMESPACE, DEFINITION = "Namespace", "CustomResourceDefinition"
 SYSTEM_KEY = Key("", NAMESPACE, "", SYSTEM_NAMESPACE)

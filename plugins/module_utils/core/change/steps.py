@@ -12,11 +12,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inventory import Key
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.conditions import Condition
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.graph import Needs
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import listed
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
+from ..applying.inventory import Key
+from ..cloud.engine.graph import Needs
+from ..text import listed
+from ..wire import Object
+from .conditions import Condition
 
 
 class Edge(NamedTuple):

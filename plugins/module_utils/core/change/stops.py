@@ -12,28 +12,18 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inventory import Key
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.managed_fields import owned
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.change import routes
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.difference import Observed
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.outage import (
-    DeploymentChange,
-    ServiceChange,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.steps import ChangePlan, Delete, Write
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.backend import backend_name
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import SPEC_HASH_ANNOTATION
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.workload_cluster import WORKLOADS
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.workloads import availability
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import (
-    Object,
-    fields,
-    is_being_deleted,
-    label,
-    number,
-    text,
-)
+from .. import names
+from ..applying.inventory import Key
+from ..applying.managed_fields import owned
+from ..compose.backend import backend_name
+from ..compose.constants import SPEC_HASH_ANNOTATION
+from ..compose.workload_cluster import WORKLOADS
+from ..status.workloads import availability
+from ..wire import Object, fields, is_being_deleted, label, number, text
+from . import routes
+from .difference import Observed
+from .outage import DeploymentChange, ServiceChange
+from .steps import ChangePlan, Delete, Write
 
 Name = tuple[str, str]
 """Namespace and name of a fleet resource, as label values."""

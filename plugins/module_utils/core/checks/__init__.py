@@ -7,16 +7,9 @@ Values in, findings out: `check` goes by what is desired of a cluster and by wha
 
 from __future__ import annotations
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks import (
-    components,
-    nodes,
-    openshift,
-    platform,
-    rights,
-    secrets,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.finding import Finding, sorted_findings
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.snapshot import Desired, Snapshot
+from . import components, nodes, openshift, platform, rights, secrets
+from .finding import Finding, sorted_findings
+from .snapshot import Desired, Snapshot
 
 
 def check(snapshot: Snapshot, desired: Desired) -> tuple[Finding, ...]:

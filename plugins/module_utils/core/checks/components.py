@@ -12,31 +12,17 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.finding import Finding, warning
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.images import runs
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.nodes import plugin_devices
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.snapshot import (
-    DEFINITION,
-    NVIDIA,
-    Desired,
-    Snapshot,
-    named,
-    pool_of,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.cloud import Cloud
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.registry import CLOUDS
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import GATEWAY_GROUP
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.stack import (
-    Choices,
-    Component,
-    StackError,
-    actions,
-    plan,
-    with_kept_needs,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import MANAGED_BY, MANAGED_BY_LABEL
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import some
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, fields, text
+from ..cloud.cloud import Cloud
+from ..cloud.registry import CLOUDS
+from ..compose.constants import GATEWAY_GROUP
+from ..compose.stack import Choices, Component, StackError, actions, plan, with_kept_needs
+from ..names import MANAGED_BY, MANAGED_BY_LABEL
+from ..text import some
+from ..wire import Object, entries, fields, text
+from .finding import Finding, warning
+from .images import runs
+from .nodes import plugin_devices
+from .snapshot import DEFINITION, NVIDIA, Desired, Snapshot, named, pool_of
 
 GATEWAY_DEFINITIONS = (f"gateways.{GATEWAY_GROUP}", f"httproutes.{GATEWAY_GROUP}")
 """CRDs of the Gateway API that replicas need."""

@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Severity
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count
+from ..problem import Severity
+from ..text import count
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, fields, text
+from ..wire import Object, entries, fields, text
 
 
 def runs(workload: Object, images: Iterable[str]) -> bool:

@@ -6,29 +6,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.finding import Finding, warning
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.snapshot import (
-    NVIDIA,
-    Desired,
-    Snapshot,
-    pool_of,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.registry import CLOUDS
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices import LEAST_KUBERNETES
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.unavailable_nodes import (
-    taints_of,
-    tolerations_of,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import are, nearest_key, some
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import (
-    Object,
-    entries,
-    fields,
-    is_true,
-    number,
-    text,
-)
+from ..cloud.registry import CLOUDS
+from ..compose import constants
+from ..devices import LEAST_KUBERNETES
+from ..status.unavailable_nodes import taints_of, tolerations_of
+from ..text import are, nearest_key, some
+from ..wire import Object, entries, fields, is_true, number, text
+from .finding import Finding, warning
+from .snapshot import NVIDIA, Desired, Snapshot, pool_of
 
 LABEL = constants.POOL_LABEL
 _CHECK = "nodes"

@@ -6,16 +6,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.finding import Finding
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.snapshot import Desired, Snapshot
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.openshift import (
-    CONSTRAINTS,
-    ENGINES,
-    NON_ROOT,
-    PRIVILEGED,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import some
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import fields
+from ..compose.openshift import CONSTRAINTS, ENGINES, NON_ROOT, PRIVILEGED
+from ..text import some
+from ..wire import fields
+from .finding import Finding
+from .snapshot import Desired, Snapshot
 
 _CHECK = "openshift"
 

@@ -7,21 +7,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.finding import Finding, warning
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.images import runs
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.snapshot import (
-    NVIDIA,
-    Desired,
-    Snapshot,
-    named,
-    pool_of,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.registry import CLOUDS
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.volume_sizes import of_provisioner
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices import LEAST_KUBERNETES
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.devices import PublishedDevices, mismatches
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import some
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, fields, is_true, text
+from ..cloud.registry import CLOUDS
+from ..cloud.volume_sizes import of_provisioner
+from ..devices import LEAST_KUBERNETES
+from ..status.devices import PublishedDevices, mismatches
+from ..text import some
+from ..wire import Object, entries, fields, is_true, text
+from .finding import Finding, warning
+from .images import runs
+from .snapshot import NVIDIA, Desired, Snapshot, named, pool_of
 
 _FIELD = "spec.cluster.existing.cache.storageClassName"
 _NO_PROVISIONER = "kubernetes.io/no-provisioner"

@@ -7,22 +7,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.finding import Finding, warning
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.snapshot import (
-    EVERYTHING,
-    Desired,
-    Right,
-    Snapshot,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import (
-    AI_GROUP,
-    ENVOY_GROUP,
-    GATEWAY_GROUP,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.stack import actions
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.expected import ExpectedCluster
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import some
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, text
+from ..compose.constants import AI_GROUP, ENVOY_GROUP, GATEWAY_GROUP
+from ..compose.stack import actions
+from ..status.expected import ExpectedCluster
+from ..text import some
+from ..wire import Object, entries, text
+from .finding import Finding, warning
+from .snapshot import EVERYTHING, Desired, Right, Snapshot
 
 _OF_GATEWAYS = frozenset({AI_GROUP, ENVOY_GROUP, "cert-manager.io", "discovery.k8s.io", "trust.cert-manager.io"})
 """API groups of which only gateways in mode Model have objects on workload clusters."""

@@ -6,18 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.finding import Finding, warning
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.snapshot import Desired, Snapshot
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.stack_steps import image_namespaces
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.secret_references import (
-    SecretReference,
-    certificate_reference,
-    missing_secrets,
-    pull_secret,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import listed
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, text
+from ..compose.stack_steps import image_namespaces
+from ..problem import Ref
+from ..status.secret_references import SecretReference, certificate_reference, missing_secrets, pull_secret
+from ..text import listed
+from ..wire import Object, entries, text
+from .finding import Finding, warning
+from .snapshot import Desired, Snapshot
 
 
 def findings(snapshot: Snapshot, desired: Desired) -> Iterator[Finding]:

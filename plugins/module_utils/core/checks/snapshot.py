@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.openshift import ROUTE
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.expected import ExpectedCluster, expected
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, number, text
+from ..compose import constants
+from ..compose.openshift import ROUTE
+from ..status.expected import ExpectedCluster, expected
+from ..wire import Object, entries, number, text
 
 NVIDIA = "gpu.nvidia.com"
 """The driver of NVIDIA's devices, and their DeviceClass."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.kinds import Resource
+from .engine.kinds import Resource
 
 
 def resource(

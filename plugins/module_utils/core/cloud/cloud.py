@@ -9,14 +9,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.accounts import Account
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import camel
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pricing import PurchaseOption
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.pools import GPU
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.quotas import QuotaDemand, QuotaWords
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.validation import Validation
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
+from .. import api
+from ..accounts import Account
+from ..api.base import camel
+from ..api.pricing import PurchaseOption
+from ..wire import Object
+from .pools import GPU
+from .quotas import QuotaDemand, QuotaWords
+from .validation import Validation
 
 _NONE: tuple[str, ...] = ()
 

@@ -16,17 +16,17 @@ from copy import deepcopy
 from dataclasses import replace
 from typing import Any, cast
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.resource import DEFAULT_NAMESPACE
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import registry
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.names import kubeconfig_secret
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.reading import is_composed
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.validation import OF_CLASS
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cluster import InvalidPool, cluster_objects
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import SYSTEM_NAMESPACE
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import CLUSTER_LABEL, label_value
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, text
+from .. import api
+from ..api.resource import DEFAULT_NAMESPACE
+from ..compose.cluster import InvalidPool, cluster_objects
+from ..compose.constants import SYSTEM_NAMESPACE
+from ..names import CLUSTER_LABEL, label_value
+from ..problem import Problem, Ref
+from ..wire import Object, entries, text
+from . import registry
+from .names import kubeconfig_secret
+from .reading import is_composed
+from .validation import OF_CLASS
 
 _METADATA = ("name", "namespace", "labels")
 

@@ -14,22 +14,15 @@ from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.accounts import EVERYWHERE, Account
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import fleet, registry
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.cloud import Cloud
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.offerings import not_offered
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.quotas import (
-    QuotaDemand,
-    Shortage,
-    limits,
-    message,
-    remediation,
-    shortage,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.reading import is_composed
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref, Severity
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, text
+from .. import api
+from ..accounts import EVERYWHERE, Account
+from ..problem import Problem, Ref, Severity
+from ..wire import Object, text
+from . import fleet, registry
+from .cloud import Cloud
+from .offerings import not_offered
+from .quotas import QuotaDemand, Shortage, limits, message, remediation, shortage
+from .reading import is_composed
 
 _Key = tuple[str, str, str]
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.kinds import State
+from .engine.kinds import State
 
 
 @dataclass(frozen=True)

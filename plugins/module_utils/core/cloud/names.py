@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import child_name
+from ..names import child_name
 
 
 def kubeconfig_secret(name: str) -> str:

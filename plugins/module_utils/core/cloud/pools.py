@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_cluster import SYSTEM_POOL
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import POOL_LABEL
+from .. import api
+from ..api.inference_cluster import SYSTEM_POOL
+from ..names import POOL_LABEL
 
 GPU_LABEL = "modelplane.ai/gpu"
 GPU_TAINT = ("nvidia.com/gpu", "true")

@@ -9,15 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.accounts import Account
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.quotas import (
-    QuotaDemand,
-    QuotaWords,
-    limits,
-    message,
-    remediation,
-    shortage,
-)
+from ..accounts import Account
+from .quotas import QuotaDemand, QuotaWords, limits, message, remediation, shortage
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.accounts import (
-    EVERYWHERE,
-    Account,
-    Quota,
-    Reservation,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import some
+from ..accounts import EVERYWHERE, Account, Quota, Reservation
+from ..text import some
 
 _MOST_POOLS = 10
 

@@ -9,15 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import pools
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import (
-    CLUSTER_LABEL,
-    MANAGED_BY,
-    MANAGED_BY_LABEL,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import short_value
+from .. import api
+from ..names import CLUSTER_LABEL, MANAGED_BY, MANAGED_BY_LABEL
+from ..problem import Problem
+from ..text import short_value
+from . import pools
 
 
 @dataclass(frozen=True)

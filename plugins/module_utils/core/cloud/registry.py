@@ -11,10 +11,10 @@ import functools
 from collections.abc import Mapping
 from typing import Any, get_args
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_cluster import ClusterSource
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.cloud import Cloud
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import cloud as eks
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import cloud as gke
+from ..api.inference_cluster import ClusterSource
+from .cloud import Cloud
+from .eks import cloud as eks
+from .gke import cloud as gke
 
 CLOUDS: tuple[Cloud, ...] = (
     eks.CLOUD,

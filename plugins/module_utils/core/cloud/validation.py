@@ -11,14 +11,14 @@ from dataclasses import dataclass, replace
 from ipaddress import IPv4Network
 from typing import Generic, TypeVar
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api import InvalidResource
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_cluster import SYSTEM_POOL
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.meta import VALUE
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import addresses, pools
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.reading import Cluster
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import short_value
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
+from ..api import InvalidResource
+from ..api.inference_cluster import SYSTEM_POOL
+from ..api.meta import VALUE
+from ..problem import Problem, Ref
+from ..text import short_value
+from ..wire import Object
+from . import addresses, pools
+from .reading import Cluster
 
 ClusterT = TypeVar("ClusterT", bound=Cluster)
 

@@ -8,9 +8,9 @@ Functions take resources as models and return Kubernetes objects in their wire f
 
 from __future__ import annotations
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.endpoint import model_endpoint
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.options import Options
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.replica import model_replica
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.workload_cluster import replica_objects
+from .endpoint import model_endpoint
+from .options import Options
+from .replica import model_replica
+from .workload_cluster import replica_objects
 
 __all__ = ["Options", "model_endpoint", "model_replica", "replica_objects"]

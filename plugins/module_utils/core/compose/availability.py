@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
+from . import constants
 
 
 def spread_over_nodes(selector: Mapping[str, str]) -> dict[str, Any]:

@@ -8,31 +8,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_endpoint import (
-    ANTHROPIC,
-    AUTHORIZATION,
-    BEARER,
-    X_API_KEY,
-    EndpointTLS,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.control import control_metadata
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.egress import (
-    EGRESS_PORT,
-    egress_name,
-    egress_objects,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.endpoint_slices import manual_slice
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.endpoint_url import (
-    HTTP,
-    InvalidUrl,
-    Target,
-    parse_url,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.gateway import GatewayBackend, backend_of
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.options import Options
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
+from .. import api, names
+from ..api.model_endpoint import ANTHROPIC, AUTHORIZATION, BEARER, X_API_KEY, EndpointTLS
+from ..wire import Object
+from . import constants
+from .control import control_metadata
+from .egress import EGRESS_PORT, egress_name, egress_objects
+from .endpoint_slices import manual_slice
+from .endpoint_url import HTTP, InvalidUrl, Target, parse_url
+from .gateway import GatewayBackend, backend_of
+from .options import Options
 
 _HTTPS_PORT = 443
 

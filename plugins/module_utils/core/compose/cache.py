@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_cache import HuggingFace
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cache_volume import claim_name
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.hydration import Download, pod_spec
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.options import Options
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.workload_cluster import workload_namespace
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, fields, text
+from .. import api, names
+from ..api.model_cache import HuggingFace
+from ..wire import Object, entries, fields, text
+from .cache_volume import claim_name
+from .hydration import Download, pod_spec
+from .options import Options
+from .workload_cluster import workload_namespace
 
 __all__ = [
     "ARTIFACT_ANNOTATION",

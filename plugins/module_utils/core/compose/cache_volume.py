@@ -7,10 +7,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.engine import Layout
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_replica import MountedCache
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import child_name
+from ..api.engine import Layout
+from ..api.model_replica import MountedCache
+from ..names import child_name
+from . import constants
 
 FOLDER: Layout = "Folder"
 """The repository's files are in the root of the volume; engines get the mount path as their model."""

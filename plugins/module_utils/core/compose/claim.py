@@ -15,10 +15,10 @@ from collections.abc import Sequence
 from hashlib import sha256
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_replica import ResolvedDeviceRequest
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.member import Member
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.guard import guarded
+from .. import api, names
+from ..api.model_replica import ResolvedDeviceRequest
+from ..devices.guard import guarded
+from .member import Member
 
 _DIGEST_DIGITS = 10
 

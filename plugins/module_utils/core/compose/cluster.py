@@ -11,22 +11,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.device import PublishedDevice
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_cluster import (
-    ExistingCluster,
-    GPUPool,
-    NodePool,
-    PublishedFabric,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import registry
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.cloud import Cloud
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.names import kubeconfig_secret
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.pools import with_system_pool
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import adapters
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
+from .. import api, names
+from ..api.device import PublishedDevice
+from ..api.inference_cluster import ExistingCluster, GPUPool, NodePool, PublishedFabric
+from ..cloud import registry
+from ..cloud.cloud import Cloud
+from ..cloud.names import kubeconfig_secret
+from ..cloud.pools import with_system_pool
+from ..problem import Problem
+from ..scheduling import adapters
+from ..wire import Object
+from . import constants
 
 _OTHER_STORAGE_CLASSES = {"AKS": "modelplane-rwx-fs", "Nebius": "modelplane-rwx-fs"}
 """StorageClasses of the RWX storage of clusters from sources that this collection does not provision. Vultr has none

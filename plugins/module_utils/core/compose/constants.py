@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
+from .. import names
 
 POOL_LABEL = names.POOL_LABEL
 SYSTEM_NAMESPACE = names.SYSTEM_NAMESPACE

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, identity, label
+from .. import api, names
+from ..wire import Object, identity, label
+from . import constants
 
 _KEPT_BY_TOOLS = {
     "argocd.argoproj.io/compare-options": "IgnoreExtraneous",

@@ -20,9 +20,9 @@ from functools import partial
 from operator import itemgetter
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.quantity import canonical_text
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, identity
+from ..devices.quantity import canonical_text
+from ..wire import Object, identity
+from . import constants
 
 Rules = dict[str, Any]
 """Rules by path. A rule is a function that returns the canonical form of a value, or a map of defaults. A function in

@@ -11,25 +11,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_deployment import Engine
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_replica import (
-    ModelReplicaSpec,
-    PlacedEngine,
-    ReplicaServing,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.serving import Sidecar
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants, overrides
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.member import Member, serving_member
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.options import Options
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.pod import (
-    missing_variables,
-    ordered_container,
-    shared_memory_volume,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.pod_security import confined
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.probes import health_path, health_probe
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.workload import serving_template
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.servers.command_line import CommandLine
+from ..api.model_deployment import Engine
+from ..api.model_replica import ModelReplicaSpec, PlacedEngine, ReplicaServing
+from ..api.serving import Sidecar
+from ..servers.command_line import CommandLine
+from . import constants, overrides
+from .member import Member, serving_member
+from .options import Options
+from .pod import missing_variables, ordered_container, shared_memory_volume
+from .pod_security import confined
+from .probes import health_path, health_probe
+from .workload import serving_template
 
 _MODE = "PrefillDecode"
 _MAX_PORT = 65535

@@ -12,28 +12,17 @@ from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_endpoint import APIKey
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants, egress_config
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.availability import (
-    disruption_budget,
-    spread_over_nodes,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.control import (
-    control_labels,
-    control_metadata,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.endpoint_url import Target
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.hosts import inner_host
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.network import (
-    admit,
-    network_policy,
-    outside_rules,
-    pods_of,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.options import Options
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.manifest_text import to_yaml
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
+from .. import api, names
+from ..api.model_endpoint import APIKey
+from ..manifest_text import to_yaml
+from ..wire import Object
+from . import constants, egress_config
+from .availability import disruption_budget, spread_over_nodes
+from .control import control_labels, control_metadata
+from .endpoint_url import Target
+from .hosts import inner_host
+from .network import admit, network_policy, outside_rules, pods_of
+from .options import Options
 
 EGRESS_PORT = 80
 """Port of the Service. Requests from the gateway to the proxy are plain HTTP inside the cluster."""

@@ -7,12 +7,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_endpoint import (
-    EndpointTLS,
-    ModelEndpointSpec,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants, private_headers
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.endpoint_url import Target
+from ..api.model_endpoint import EndpointTLS, ModelEndpointSpec
+from . import constants, private_headers
+from .endpoint_url import Target
 
 CONFIG_DIRECTORY = "/etc/egress/config"
 BOOTSTRAP_FILE = "envoy.yaml"

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping
 from ipaddress import IPv6Address
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.meta import ObjectMeta
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_endpoint import ModelEndpointSpec
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.owner import Owner
+from .. import api
+from ..api.meta import ObjectMeta
+from ..api.model_endpoint import ModelEndpointSpec
+from .owner import Owner
 
 _HTTP_PORT = 80
 _HTTPS_PORT = 443

@@ -11,8 +11,8 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Literal
 from urllib.parse import SplitResult, urlsplit
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.hosts import embedded
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import is_dns_label
+from ..names import is_dns_label
+from .hosts import embedded
 
 HTTP = "http"
 HTTPS = "https"

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.servers.table import SERVERS
+from ..servers.table import SERVERS
 
 VERDICT = "modelplane: the engine hangs: "
 """Start of the line that the stall probe writes when an engine hangs."""

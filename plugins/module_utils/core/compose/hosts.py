@@ -16,11 +16,9 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, collapse_addresses, ip_address, ip_network
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.registry import CLOUDS
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.top_level_domains import (
-    TOP_LEVEL_DOMAINS,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import is_dns_label
+from ..cloud.registry import CLOUDS
+from ..names import is_dns_label
+from .top_level_domains import TOP_LEVEL_DOMAINS
 
 Address = IPv4Address | IPv6Address  # pylint: disable=unsupported-binary-operation
 Network = IPv4Network | IPv6Network  # pylint: disable=unsupported-binary-operation

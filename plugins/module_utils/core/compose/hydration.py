@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_cache import CABundle
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cache_volume import HUB_CACHE, HUB_FOLDER
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.hydration_packages import PACKAGES
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.pod import missing_variables
+from ..api.model_cache import CABundle
+from .cache_volume import HUB_CACHE, HUB_FOLDER
+from .hydration_packages import PACKAGES
+from .pod import missing_variables
 
 SCRIPT = """\
 set -eu

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.yaml_documents import Source, documents
+from ..yaml_documents import Source, documents
 
 DOCKER_HUB = "docker.io"
 _LATEST = "latest"

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Generic, TypeVar
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from .. import api
 
 Labelled = TypeVar("Labelled", bound=api.Resource)
 

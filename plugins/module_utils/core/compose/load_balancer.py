@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.registry import CLOUDS
+from ..cloud.registry import CLOUDS
 
 
 def load_balancer_annotations(version: str) -> dict[str, str]:

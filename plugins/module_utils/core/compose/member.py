@@ -7,17 +7,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.engine import DeviceConstraint
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_replica import (
-    PlacedEngine,
-    PlacedMember,
-    ResolvedDeviceRequest,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pod_template import Container
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cache_volume import CacheMount
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.owner import Owner
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.limits import split
+from ..api.engine import DeviceConstraint
+from ..api.model_replica import PlacedEngine, PlacedMember, ResolvedDeviceRequest
+from ..api.pod_template import Container
+from ..devices.limits import split
+from . import constants
+from .cache_volume import CacheMount
+from .owner import Owner
 
 
 @dataclass(frozen=True)

@@ -13,14 +13,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.images import Reference, moved, reference
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.stack import (
-    Choices,
-    Component,
-    StackError,
-    plan,
-)
+from . import constants
+from .images import Reference, moved, reference
+from .stack import Choices, Component, StackError, plan
 
 FLEET_IMAGES = {
     "picker": constants.PICKER_IMAGE,

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.yaml_documents import Source, documents
+from ..yaml_documents import Source, documents
 
 LEAST_HELM = (3, 17, 0)
 _RELEASE = re.compile(r"(\d+)\.(\d+)\.(\d+)")

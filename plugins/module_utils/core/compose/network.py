@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.hosts import outside_peers
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.options import Options
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.owner import Owner
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.workload import pod_labels
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import REPLICA_LABEL, label_value
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
+from ..names import REPLICA_LABEL, label_value
+from ..wire import Object
+from . import constants
+from .hosts import outside_peers
+from .options import Options
+from .owner import Owner
+from .workload import pod_labels
 
 _NAMESPACE_NAME = "kubernetes.io/metadata.name"
 """Set on every Namespace by the API server."""

@@ -13,11 +13,8 @@ from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pod_security import (
-    BASELINE_CAPABILITIES,
-    IPC_LOCK,
-)
+from .. import names
+from ..api.pod_security import BASELINE_CAPABILITIES, IPC_LOCK
 
 CONSTRAINTS = ("security.openshift.io/v1", "SecurityContextConstraints")
 ROUTE = ("route.openshift.io/v1", "Route")

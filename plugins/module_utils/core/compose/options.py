@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
+from . import constants
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.serving import Picker, Sidecar
+from ..api.serving import Picker, Sidecar
 
 
 def image(written: Picker | Sidecar | None, composed: str) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
+from .. import api, names
 
 
 def user_labels(labels: Mapping[str, str] | None) -> dict[str, str]:

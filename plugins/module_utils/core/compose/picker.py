@@ -13,15 +13,15 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_replica import ModelReplicaSpec
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.serving import Picker
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants, overrides
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.options import Options
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.owner import Owner
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.picker_config import picker_config
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.termination import serve_on
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.manifest_text import to_yaml
+from .. import api
+from ..api.model_replica import ModelReplicaSpec
+from ..api.serving import Picker
+from ..manifest_text import to_yaml
+from . import constants, overrides
+from .options import Options
+from .owner import Owner
+from .picker_config import picker_config
+from .termination import serve_on
 
 _CONFIG_KEY = "epp-config.yaml"
 _CONFIG_DIRECTORY = "/config"

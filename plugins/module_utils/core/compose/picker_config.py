@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_replica import ModelReplicaSpec
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.disaggregation import is_disaggregated
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.member import members, serving_member
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.owner import Owner
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.servers import flags
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.servers.command_line import CommandLine
+from ..api.model_replica import ModelReplicaSpec
+from ..servers import flags
+from ..servers.command_line import CommandLine
+from . import constants
+from .disaggregation import is_disaggregated
+from .member import members, serving_member
+from .owner import Owner
 
 _DECIDER = "prefix-based-pd-decider"
 

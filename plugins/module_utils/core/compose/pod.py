@@ -8,18 +8,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pod_template import Container
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.claim import claim_names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.member import Member
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.owner import user_labels
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.pod_security import (
-    container_security_context,
-    pod_security_context,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.sharing import share_nodes
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.quantity import Quantity, QuantityError
+from .. import api
+from ..api.pod_template import Container
+from ..devices.quantity import Quantity, QuantityError
+from . import constants
+from .claim import claim_names
+from .member import Member
+from .owner import user_labels
+from .pod_security import container_security_context, pod_security_context
+from .sharing import share_nodes
 
 DEFAULT_SHARED_MEMORY = "16Gi"
 SHARED_MEMORY_PATH = "/dev/shm"

@@ -12,15 +12,12 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_replica import ResolvedDeviceRequest
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pod_security import (
-    BASELINE_CAPABILITIES,
-    IPC_LOCK,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.registry import CLOUDS
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.member import Member
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
+from .. import api
+from ..api.model_replica import ResolvedDeviceRequest
+from ..api.pod_security import BASELINE_CAPABILITIES, IPC_LOCK
+from ..cloud.registry import CLOUDS
+from ..wire import Object
+from .member import Member
 
 LABEL_PREFIX = "pod-security.kubernetes.io/"
 """Prefix of the labels of a Namespace that Pod Security admission reads."""

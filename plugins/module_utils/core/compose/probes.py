@@ -7,15 +7,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.engine import Stall
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_replica import PlacedEngine
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pod_template import Container
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.engine_scripts import stall_command
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.member import Member
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.workload import member_template
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.servers.command_line import CommandLine
+from .. import api
+from ..api.engine import Stall
+from ..api.model_replica import PlacedEngine
+from ..api.pod_template import Container
+from ..servers.command_line import CommandLine
+from . import constants
+from .engine_scripts import stall_command
+from .member import Member
+from .workload import member_template
 
 _STARTUP_MINUTES = 60
 _PERIOD_SECONDS = 10

@@ -7,11 +7,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.engine import DeviceConstraint
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.meta import ObjectMeta
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_deployment import Engine, Member
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_replica import (
+from .. import api, names
+from ..api.engine import DeviceConstraint
+from ..api.meta import ObjectMeta
+from ..api.model_deployment import Engine, Member
+from ..api.model_replica import (
     ModelReplicaSpec,
     MountedCache,
     PlacedEngine,
@@ -21,12 +21,12 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_re
     ReplicaServing,
     ResolvedDeviceRequest,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pod_template import EnvVar, PodTemplate
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.owner import user_labels
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import model as scheduled
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.servers.command_line import CommandLine
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.servers.flags import SERVED_NAME, served_names
+from ..api.pod_template import EnvVar, PodTemplate
+from ..scheduling import model as scheduled
+from ..servers.command_line import CommandLine
+from ..servers.flags import SERVED_NAME, served_names
+from . import constants
+from .owner import user_labels
 
 
 def model_replica(

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.endpoint import path_prefix
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.owner import Owner
+from . import constants
+from .endpoint import path_prefix
+from .owner import Owner
 
 
 def inference_pool(owner: Owner, port: int, *, exported: bool = False) -> dict[str, Any]:

@@ -7,17 +7,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_service import ServiceEndpoint
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import weights
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.gateway import GatewayBackend
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.label_index import LabelIndex
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.service_routes import (
-    WeightedEndpoint,
-    routes,
-    unavailable,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
+from .. import api
+from ..api.model_service import ServiceEndpoint
+from ..wire import Object
+from . import weights
+from .gateway import GatewayBackend
+from .label_index import LabelIndex
+from .service_routes import WeightedEndpoint, routes, unavailable
 
 
 @dataclass(frozen=True)

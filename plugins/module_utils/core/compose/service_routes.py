@@ -8,18 +8,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.backend import (
-    backend_host,
-    backend_reference,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.control import control_metadata
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.endpoint_slices import manual_slice
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.gateway import GatewayBackend
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.route_tree import Leaf, Part, build_tree
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.weights import reduced
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
+from .. import api, names
+from ..wire import Object
+from . import constants
+from .backend import backend_host, backend_reference
+from .control import control_metadata
+from .endpoint_slices import manual_slice
+from .gateway import GatewayBackend
+from .route_tree import Leaf, Part, build_tree
+from .weights import reduced
 
 _UNAVAILABLE_PORT = 80
 

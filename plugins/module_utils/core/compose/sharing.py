@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.member import Member
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import skew
+from .. import names
+from ..scheduling.model import skew
+from . import constants
+from .member import Member
 
 _ANY = "any"
 _OS_LABEL = "kubernetes.io/os"

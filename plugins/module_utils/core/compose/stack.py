@@ -15,10 +15,10 @@ from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import CHART_VERSION, CHART_VERSION_WORDS
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.arguments import PLAIN_WORD, is_plain_word
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import nearest_key
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import fields, has_all_of, text
+from ..api.base import CHART_VERSION, CHART_VERSION_WORDS
+from ..arguments import PLAIN_WORD, is_plain_word
+from ..text import nearest_key
+from ..wire import fields, has_all_of, text
 
 STATES = ("managed", "provided", "disabled")
 PREFIX = "mp-"

@@ -9,10 +9,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import SYSTEM_NAMESPACE
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.openshift import stack_bindings
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.stack import Choices, Component
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, text
+from ..wire import Object, entries, text
+from .constants import SYSTEM_NAMESPACE
+from .openshift import stack_bindings
+from .stack import Choices, Component
 
 INSTALLING = ("install", "upgrade", "recover")
 _START = re.compile("^apiVersion:", re.MULTILINE)

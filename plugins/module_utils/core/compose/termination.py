@@ -8,29 +8,19 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_replica import PlacedEngine
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pod_template import Container
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import (
-    constants,
-    images,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.availability import disruption_budget
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.engine_scripts import drain_command
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.member import Member, serving_member
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.probes import (
-    has_request_metrics,
-    startup_seconds,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.sharing import on_one_node
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.workload import (
-    member_template,
-    pod_labels,
-    serving_template,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.servers.command_line import CommandLine
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.servers.flags import served_names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.servers.table import SERVERS
+from .. import api
+from ..api.model_replica import PlacedEngine
+from ..api.pod_template import Container
+from ..servers.command_line import CommandLine
+from ..servers.flags import served_names
+from ..servers.table import SERVERS
+from . import constants, images
+from .availability import disruption_budget
+from .engine_scripts import drain_command
+from .member import Member, serving_member
+from .probes import has_request_metrics, startup_seconds
+from .sharing import on_one_node
+from .workload import member_template, pod_labels, serving_template
 
 SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 

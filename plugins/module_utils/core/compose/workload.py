@@ -7,13 +7,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.member import Member
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.pod import pod_template
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.sharing import follow_leader
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import child_name, gang_name
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.servers.command_line import CommandLine
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.servers.table import SERVERS
+from ..names import child_name, gang_name
+from ..servers.command_line import CommandLine
+from ..servers.table import SERVERS
+from . import constants
+from .member import Member
+from .pod import pod_template
+from .sharing import follow_leader
 
 _GANG_ENV = (
     {"name": "MODELPLANE_LEADER_ADDRESS", "value": "$(LWS_LEADER_ADDRESS)"},

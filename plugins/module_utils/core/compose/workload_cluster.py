@@ -9,30 +9,22 @@ from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cache_volume import CacheMount
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.claim import claim_templates
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.control import kept_namespace
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.disaggregation import (
-    disaggregate,
-    is_disaggregated,
-    pool_port,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.member import Member, members
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.network import replica_policies
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.options import Options
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.owner import Owner
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.picker import picker_objects
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.pod_security import namespace_labels
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.probes import add_probes
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.routing import http_route, inference_pool
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.termination import (
-    engine_budget,
-    stop_gracefully,
-    stream_pause,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.workload import workload
+from .. import api, names
+from . import constants
+from .cache_volume import CacheMount
+from .claim import claim_templates
+from .control import kept_namespace
+from .disaggregation import disaggregate, is_disaggregated, pool_port
+from .member import Member, members
+from .network import replica_policies
+from .options import Options
+from .owner import Owner
+from .picker import picker_objects
+from .pod_security import namespace_labels
+from .probes import add_probes
+from .routing import http_route, inference_pool
+from .termination import engine_budget, stop_gracefully, stream_pause
+from .workload import workload
 
 WORKLOADS = frozenset({"Deployment", "LeaderWorkerSet"})
 """Kinds of a replica that have pods."""

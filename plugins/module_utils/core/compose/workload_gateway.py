@@ -9,14 +9,14 @@ from dataclasses import dataclass, field, replace
 from ipaddress import ip_network
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.availability import spread_over_nodes
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.gateway.backend import gateway_listener
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway import proxies
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.openshift import ROUTE
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.stack import merged
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, identity
+from .. import api
+from ..wire import Object, identity
+from . import constants
+from .availability import spread_over_nodes
+from .gateway.backend import gateway_listener
+from .model_gateway import proxies
+from .openshift import ROUTE
+from .stack import merged
 
 _CONTROLLER = "gateway.envoyproxy.io/gatewayclass-controller"
 _METADATA = {"name": constants.WORKLOAD_GATEWAY, "namespace": constants.WORKLOAD_GATEWAY_NAMESPACE}

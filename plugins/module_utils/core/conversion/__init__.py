@@ -19,10 +19,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.conversion import deployment, fields
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.conversion.notes import ConversionError, Notes
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import short_value
+from ..problem import Problem
+from ..text import short_value
+from . import deployment, fields
+from .notes import ConversionError, Notes
 
 __all__ = ["Canonical", "ConversionError", "canonical", "written_path"]
 

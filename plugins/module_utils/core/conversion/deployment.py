@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import text
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.conversion import workers
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.conversion.notes import Notes, given_entries
+from .. import text
+from . import workers
+from .notes import Notes, given_entries
 
 ENGINE_NAME = "main"
 TEMPLATE = "spec.template"

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.conversion.notes import Notes, given_entries
+from .notes import Notes, given_entries
 
 
 def inference_cluster(spec: dict[str, Any], notes: Notes) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.topology import Axes
+from ..topology import Axes
 
 RAY_PORT = 6379
 CACHE_MOUNT = "/mnt/models"

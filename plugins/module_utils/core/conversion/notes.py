@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import field_path, nearest_key
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.topology import TopologyError
+from ..problem import Problem
+from ..text import field_path, nearest_key
+from ..topology import TopologyError
 
 
 class ConversionError(ValueError):

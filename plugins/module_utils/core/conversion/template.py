@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import text
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.conversion.notes import Notes, given_entries
+from .. import text
+from .notes import Notes, given_entries
 
 
 def pod_template(template: Any, path: str, notes: Notes) -> dict[str, Any] | None:

@@ -10,14 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import topology
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.conversion import launch
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.conversion.notes import Notes, given_entries
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.conversion.template import (
-    engine_template,
-    pod_template,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import short_value
+from .. import topology
+from ..text import short_value
+from . import launch
+from .notes import Notes, given_entries
+from .template import engine_template, pod_template
 
 ROLE_FIELDS = ("nodeSelector", "workers", "engine")
 ANY_NVIDIA_GPU = 'device.driver == "gpu.nvidia.com"'

@@ -12,13 +12,8 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Literal
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.quantity import (
-    MAX_INT64,
-    MIN_INT64,
-    Quantity,
-    QuantityError,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.semver import Semver, SemverError
+from .quantity import MAX_INT64, MIN_INT64, Quantity, QuantityError
+from .semver import Semver, SemverError
 
 Attribute = str | int | bool | Semver  # pylint: disable=unsupported-binary-operation
 

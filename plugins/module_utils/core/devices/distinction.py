@@ -6,12 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Attribute, Device, split_name
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.selector import (
-    SelectorError,
-    compile_selector,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.semver import Semver
+from .device import Attribute, Device, split_name
+from .selector import SelectorError, compile_selector
+from .semver import Semver
 
 _ESCAPES = {'"': '\\"', "\\": "\\\\"}
 

@@ -10,41 +10,17 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.ast import (
-    Bind,
-    Call,
-    Comprehension,
-    ListLiteral,
-    Literal,
-    Logic,
-    MapLiteral,
-    Node,
-    OptMap,
-    Select,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.checker import check, qualified_name
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.evaluator import compile_checked
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.lexer import CelSyntaxError
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.standard import compare_to
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.state import State
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.values import (
-    MISSING,
-    CelError,
-    CelMap,
-    CostLimitError,
-    Optional,
-    compare,
-    type_name,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.quantity import Quantity
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.selector import (
-    Selector,
-    Verdict,
-    cel_device,
-    run_program,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.semver import Semver
+from .cel.ast import Bind, Call, Comprehension, ListLiteral, Literal, Logic, MapLiteral, Node, OptMap, Select
+from .cel.checker import check, qualified_name
+from .cel.evaluator import compile_checked
+from .cel.lexer import CelSyntaxError
+from .cel.standard import compare_to
+from .cel.state import State
+from .cel.values import MISSING, CelError, CelMap, CostLimitError, Optional, compare, type_name
+from .device import Device
+from .quantity import Quantity
+from .selector import Selector, Verdict, cel_device, run_program
+from .semver import Semver
 
 _LONGEST = 160
 _SHORTEST_SOURCE = 24

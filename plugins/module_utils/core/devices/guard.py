@@ -15,24 +15,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel import types as t
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.ast import (
-    Bind,
-    Call,
-    Comprehension,
-    Ident,
-    Literal,
-    Logic,
-    Node,
-    OptMap,
-    Select,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.checker import Checked, check
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.explain import children
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.selector import (
-    SelectorError,
-    compile_selector,
-)
+from .cel import types as t
+from .cel.ast import Bind, Call, Comprehension, Ident, Literal, Logic, Node, OptMap, Select
+from .cel.checker import Checked, check
+from .explain import children
+from .selector import SelectorError, compile_selector
 
 _Test = tuple[str, str]
 """The expressions of a domain and of a name in it."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache, total_ordering
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import meant_quantity
+from ..text import meant_quantity
 
 MAX_INT64 = 2**63 - 1
 MIN_INT64 = -(2**63)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.regex_syntax import (
+from .regex_syntax import (
     BEGIN_LINE,
     BEGIN_TEXT,
     END_LINE,

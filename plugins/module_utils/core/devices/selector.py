@@ -11,24 +11,16 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, TypeVar
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.ast import Node
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.checker import check
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.estimate import estimate
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.evaluator import (
-    Program,
-    compile_checked,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.lexer import CelSyntaxError
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.parser import parse
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.state import State
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.values import (
-    CelError,
-    CelMap,
-    CostLimitError,
-    type_name,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device, split_name
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.limits import MAX_COST, MAX_EXPRESSION
+from .cel.ast import Node
+from .cel.checker import check
+from .cel.estimate import estimate
+from .cel.evaluator import Program, compile_checked
+from .cel.lexer import CelSyntaxError
+from .cel.parser import parse
+from .cel.state import State
+from .cel.values import CelError, CelMap, CostLimitError, type_name
+from .device import Device, split_name
+from .limits import MAX_COST, MAX_EXPRESSION
 
 _SHOWN_LINE = 120
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import MANAGED_BY_LABEL, RESERVED_PREFIX
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.status_tables import age
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.text_table import lines
+from ..names import MANAGED_BY_LABEL, RESERVED_PREFIX
+from .status_tables import age
+from .text_table import lines
 
 _TITLES = ("CALLER", "SECRET", "KEYS", "AGE")
 _WIDTH = 72

@@ -8,11 +8,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, Protocol
 
-from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import is_being_deleted, label
+from ..._pydantic import Field
+from .. import api, names
+from ..planning import Plan
+from ..text import count
+from ..wire import is_being_deleted, label
 
 _REMAINS = "the cluster still has its objects, but the fleet has no such ModelReplica"
 

@@ -18,37 +18,19 @@ from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.quantity import MAX_INT64
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.output import text_table
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.text_table import Row
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.context import Context
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.pricing import (
-    HOURS_PER_MONTH,
-    Price,
-    age,
-    digits_of,
-    money,
-    purchase_option,
-    rounded,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import adapters
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.cost import (
-    node_share,
-    spent_by_deployment,
-    spot_limit,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fitting import FleetCapacity
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
-    Cluster,
-    Deployment,
-    Options,
-    Pool,
-    Replica,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import are, count, some
+from ..._pydantic import Field
+from .. import api
+from ..devices.quantity import MAX_INT64
+from ..planning import Plan
+from ..planning.context import Context
+from ..pricing import HOURS_PER_MONTH, Price, age, digits_of, money, purchase_option, rounded
+from ..scheduling import adapters
+from ..scheduling.cost import node_share, spent_by_deployment, spot_limit
+from ..scheduling.fitting import FleetCapacity
+from ..scheduling.model import Cluster, Deployment, Options, Pool, Replica
+from ..text import are, count, some
+from . import text_table
+from .text_table import Row
 
 # The plan evaluated the same selectors, within the budget that users set.
 _OPTIONS = Options(selector_budget=MAX_INT64)

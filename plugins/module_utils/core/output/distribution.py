@@ -8,19 +8,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.distribution import (
-    preference,
-    topology_domain,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.eligibility import cluster_refusal
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
-    Cluster,
-    Deployment,
-    Dropped,
-    Minimum,
-    Spread,
-)
+from ..planning import Plan
+from ..scheduling.distribution import preference, topology_domain
+from ..scheduling.eligibility import cluster_refusal
+from ..scheduling.model import Cluster, Deployment, Dropped, Minimum, Spread
 
 
 @dataclass(frozen=True)

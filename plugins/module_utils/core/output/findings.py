@@ -7,14 +7,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.serving import GatewayStatus
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.status import (
-    CacheStatus,
-    ClusterStatus,
-    DeploymentStatus,
-    FleetStatus,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count
+from ..text import count
+from .serving import GatewayStatus
+from .status import CacheStatus, ClusterStatus, DeploymentStatus, FleetStatus
 
 # A replica in one of these states is either unknown, or as it should be.
 _NOT_UNREADY = frozenset({"Declared", "Leaving", "Serving", "Unknown"})

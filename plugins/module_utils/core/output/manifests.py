@@ -4,10 +4,10 @@
 
 from __future__ import annotations
 
-from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.load import Loaded
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import some
+from ..._pydantic import Field
+from .. import api
+from ..load import Loaded
+from ..text import some
 
 SCHEMA_VERSION = 1
 _MOST_NAMES = 20

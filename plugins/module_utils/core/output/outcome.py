@@ -6,24 +6,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.changes import (
-    ObjectChanges,
-    changes_text,
-    counted,
-    place_of,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.findings import findings
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.status import FleetStatus
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.what_if import (
-    WhatIfSummary,
-    summary_text,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.what_if import summary as what_if_summary
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.survival import Survey
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.what_if import Answer
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count, first_lines
+from ..._pydantic import Field
+from .. import api
+from ..planning.survival import Survey
+from ..planning.what_if import Answer
+from ..text import count, first_lines
+from .changes import ObjectChanges, changes_text, counted, place_of
+from .findings import findings
+from .status import FleetStatus
+from .what_if import WhatIfSummary, summary_text
+from .what_if import summary as what_if_summary
 
 SCHEMA_VERSION = 1
 STRICT = ("pending", "unready", "unreachable", "drift", "warnings")

@@ -9,17 +9,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cache import OPAQUE, SecretCopy
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.service import MatchedEndpoint
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.changes import (
-    Action,
-    ReplicaChange,
-    replica_changes,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.cost import FleetCost, fleet_cost
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.serving import (
+from ..._pydantic import Field
+from .. import api
+from ..compose.cache import OPAQUE, SecretCopy
+from ..compose.service import MatchedEndpoint
+from ..planning import Plan
+from ..problem import Ref
+from ..scheduling import adapters
+from ..scheduling.model import Pending, PlacedEngine, PlacedMember, Placement, Refusal
+from ..text import by_reason, first_lines, some
+from .changes import Action, ReplicaChange, replica_changes
+from .cost import FleetCost, fleet_cost
+from .serving import (
     GATEWAY_TITLES,
     PlannedGateway,
     ServedService,
@@ -31,23 +32,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.servi
     served_services,
     uncounted_lines,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.text_table import (
-    NO_BREAK,
-    Row,
-    lines,
-    wrapped,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import adapters
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
-    Pending,
-    PlacedEngine,
-    PlacedMember,
-    Placement,
-    Refusal,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import by_reason, first_lines, some
+from .text_table import NO_BREAK, Row, lines, wrapped
 
 SCHEMA_VERSION = 1
 """Version of the format of plan.json. It changes with a field that is removed or gets another meaning."""

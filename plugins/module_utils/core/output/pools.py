@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fabric import FABRIC_DRIVER
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import PlacedMember, Pool
+from ..planning import Plan
+from ..scheduling.fabric import FABRIC_DRIVER
+from ..scheduling.model import PlacedMember, Pool
 
 
 class PoolUse(NamedTuple):

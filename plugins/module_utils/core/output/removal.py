@@ -9,14 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import (
-    DEPLOYMENT_LABEL,
-    NAMESPACE_LABEL,
-    REPLICA_LABEL,
-    label_value,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count, some
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, label, text
+from ..names import DEPLOYMENT_LABEL, NAMESPACE_LABEL, REPLICA_LABEL, label_value
+from ..text import count, some
+from ..wire import Object, entries, label, text
 
 _MOST_NAMES = 5
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.plan import PlannedSecretCopy, SecretKey
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.text_table import wrapped
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count, first_lines, printable
+from ..text import count, first_lines, printable
+from .plan import PlannedSecretCopy, SecretKey
+from .text_table import wrapped
 
 # The plan has all of them.
 _MOST_SECRETS = 12

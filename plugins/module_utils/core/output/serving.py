@@ -9,34 +9,25 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
-from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.meta import ObjectMeta
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_endpoint import ModelEndpointSpec
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.endpoint import endpoint_labels
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.label_index import LabelIndex
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.needs import uncounted
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.size import (
-    MESSAGE_BYTES,
-    ConfigurationSize,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.replica import shared_labels
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.service import (
-    MatchedEndpoint,
-    Resolution,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import NOT_THIS_RUN
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.text_table import Row
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.leaving_gateways import LeavingGateway
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.model_traffic import RoutedModel
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.statuses import (
-    model_gateway_status,
-    refused_gateways,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.traffic import RoutedService
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import READY
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count, some
+from ..._pydantic import Field
+from .. import api, names
+from ..api.meta import ObjectMeta
+from ..api.model_endpoint import ModelEndpointSpec
+from ..compose.endpoint import endpoint_labels
+from ..compose.label_index import LabelIndex
+from ..compose.model_gateway.needs import uncounted
+from ..compose.model_gateway.size import MESSAGE_BYTES, ConfigurationSize
+from ..compose.replica import shared_labels
+from ..compose.service import MatchedEndpoint, Resolution
+from ..observation import NOT_THIS_RUN
+from ..planning import Plan
+from ..planning.leaving_gateways import LeavingGateway
+from ..planning.model_traffic import RoutedModel
+from ..planning.statuses import model_gateway_status, refused_gateways
+from ..planning.traffic import RoutedService
+from ..status.conditions import READY
+from ..text import count, some
+from .text_table import Row
 
 _MOST_SERVICES = 12
 GATEWAY_TITLES = ("GATEWAY", "CLUSTER", "STATE", "MODELS", "ADDRESS")

@@ -12,26 +12,26 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Literal, NamedTuple
 
-from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.caller_policy import (
-    BudgetStatus,
-    CallerPolicyStatus,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import NOT_THIS_RUN
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.changes import (
-    Changes,
-    ObjectChanges,
-    ReplicaChange,
-    object_changes,
-    replica_changes,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.plan import (
-    device_counts,
-    pools_of,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.pools import PoolUse, pool_use
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.serving import (
+from ..._pydantic import Field
+from .. import api, names
+from ..api.caller_policy import BudgetStatus, CallerPolicyStatus
+from ..observation import NOT_THIS_RUN
+from ..planning import Plan
+from ..planning.rollout import Rollout, rollout_state
+from ..problem import Ref
+from ..scheduling.model import Cluster, Pending, Replica
+from ..status.caller_policy import USE_KNOWN
+from ..status.conditions import DECLARED as REASON_DECLARED
+from ..status.conditions import READY
+from ..status.model_deployment import engine_stalls
+from ..status.model_replica import DECLARED, ReplicaState
+from ..status.secret_references import MissingSecret
+from ..text import by_reason, cut, joined, some
+from ..wire import Object, condition_entry, fields, identity, text
+from .changes import Changes, ObjectChanges, ReplicaChange, object_changes, replica_changes
+from .plan import device_counts, pools_of
+from .pools import PoolUse, pool_use
+from .serving import (
     GatewayStatus,
     ServedService,
     ServingGateway,
@@ -41,34 +41,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.servi
     silence,
     silent_gateways,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.unusable import sent_outside
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.rollout import Rollout, rollout_state
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
-    Cluster,
-    Pending,
-    Replica,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.caller_policy import USE_KNOWN
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import DECLARED as REASON_DECLARED
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import READY
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_deployment import engine_stalls
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_replica import DECLARED, ReplicaState
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.secret_references import MissingSecret
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import (
-    by_reason,
-    cut,
-    joined,
-    some,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import (
-    Object,
-    condition_entry,
-    fields,
-    identity,
-    text,
-)
+from .unusable import sent_outside
 
 SCHEMA_VERSION = 2
 _UNKNOWN = ReplicaState(None, None, "it has not been observed")

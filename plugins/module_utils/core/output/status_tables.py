@@ -8,31 +8,12 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.changes import (
-    changes_text,
-    place_of,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.plan import (
-    devices_text,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.serving import (
-    GATEWAY_TITLES,
-    gateway_rows,
-    serving_place,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.status import (
-    FleetStatus,
-    PoolStatus,
-    ReplicaStatus,
-    ServiceStatus,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.text_table import Row, lines, wrapped
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import (
-    count,
-    first_lines,
-    printable,
-    some,
-)
+from ..text import count, first_lines, printable, some
+from .changes import changes_text, place_of
+from .plan import devices_text
+from .serving import GATEWAY_TITLES, gateway_rows, serving_place
+from .status import FleetStatus, PoolStatus, ReplicaStatus, ServiceStatus
+from .text_table import Row, lines, wrapped
 
 # Maximum number of reasons in a terminal. The document contains all reasons.
 _MOST_REASONS = 3

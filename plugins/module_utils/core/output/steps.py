@@ -9,13 +9,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
-from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.text_table import wrapped
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.outage import deployment_labels, selects
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.rollout import Rollout
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count
+from ..._pydantic import Field
+from .. import api
+from ..planning import Plan
+from ..planning.outage import deployment_labels, selects
+from ..planning.rollout import Rollout
+from ..text import count
+from .text_table import wrapped
 
 Action = Literal["create", "restart", "remove"]
 _MOST_STEPS = 8

@@ -7,7 +7,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import printable
+from ..text import printable
 
 NO_BREAK = "\u00a0"
 """Space at which no line of text ends."""

@@ -7,20 +7,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.service import MatchedEndpoint
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.serving import (
-    ServedService,
-    place_of_endpoint,
-    served_services,
-    silence,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.statuses import refused_gateways
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.traffic import (
-    missing_credential,
-    path_problem,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count, cut, some
+from ..compose.service import MatchedEndpoint
+from ..planning import Plan
+from ..planning.statuses import refused_gateways
+from ..planning.traffic import missing_credential, path_problem
+from ..text import count, cut, some
+from .serving import ServedService, place_of_endpoint, served_services, silence
 
 _COPY = (
     "copy hostname, caCertificate and address of its cluster gateway into `status.gateway` of InferenceCluster "

@@ -7,32 +7,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.output import cost as cost_output
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.cost import FleetCost
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.plan import (
-    PlannedPending,
-    device_counts,
-    devices_text,
-    own_part,
-    pending_document,
-    pending_reasons,
-    pools_of,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.text_table import Row, lines, wrapped
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.question import Question
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.what_if import (
-    Answer,
-    CeilingExceeded,
-    Count,
-    LessReach,
-    LostGateways,
-    Move,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.pricing import rounded
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Replica
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count, some
+from ..._pydantic import Field
+from .. import api
+from ..planning.question import Question
+from ..planning.what_if import Answer, CeilingExceeded, Count, LessReach, LostGateways, Move
+from ..pricing import rounded
+from ..scheduling.model import Replica
+from ..text import count, some
+from . import cost as cost_output
+from .cost import FleetCost
+from .plan import PlannedPending, device_counts, devices_text, own_part, pending_document, pending_reasons, pools_of
+from .text_table import Row, lines, wrapped
 
 SCHEMA_VERSION = 1
 _MOVE_TITLES = ("DEPLOYMENT", "REPLICA", "FROM", "TO", "POOL", "DEVICES")

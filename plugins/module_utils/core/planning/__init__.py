@@ -10,81 +10,46 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.outage import Outage, outages
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import Options as Composing
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import model_replica
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.claim import with_claim_names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import SYSTEM_NAMESPACE
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.control import system_namespace
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.endpoint import http_url
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import Observed
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import (
-    caches,
-    clusters,
-    drain,
-    mounts,
-    outage,
-    rollout,
-    unbound,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.caches import Staged
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.clusters import (
-    Platform,
-    pools_without_nodes,
-    with_observed_nodes,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.context import Context, RolloutStage
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.fleet import (
-    Earlier,
-    Key,
-    build_fleet,
-    nothing_earlier,
-    written,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.model_prices import check_budgets
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.model_traffic import (
-    ModelTraffic,
-    model_traffic,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.reach import drain_warnings
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.rollout import Rollout
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.traffic import (
-    Traffic,
-    composed_endpoints,
-    traffic,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.unbound import Mended
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.volumes import Volumes
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.workloads import Workloads, distinct
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.pricing import Catalogue, PricingError
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import adapters
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.binding import bind
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fabric import pair_warnings
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.image_needs import driver_warnings
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.memory import memory_shortages
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
-    Cluster,
-    Deployment,
-    Options,
-    Placement,
-    Refusal,
-    Replica,
-    Schedule,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.placement import bound_schedule
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_replica import (
-    ReplicaState,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.secret_references import (
+from .. import api, names
+from ..change.outage import Outage, outages
+from ..compose import Options as Composing
+from ..compose import model_replica
+from ..compose.claim import with_claim_names
+from ..compose.constants import SYSTEM_NAMESPACE
+from ..compose.control import system_namespace
+from ..compose.endpoint import http_url
+from ..observation import Observed
+from ..pricing import Catalogue, PricingError
+from ..problem import Ref
+from ..scheduling import adapters
+from ..scheduling.binding import bind
+from ..scheduling.fabric import pair_warnings
+from ..scheduling.image_needs import driver_warnings
+from ..scheduling.memory import memory_shortages
+from ..scheduling.model import Cluster, Deployment, Options, Placement, Refusal, Replica, Schedule
+from ..scheduling.placement import bound_schedule
+from ..status.model_replica import ReplicaState
+from ..status.secret_references import (
     MissingSecret,
     control_references,
     missing_secrets,
     observed_keys,
     replica_references,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
+from ..wire import Object
+from . import caches, clusters, drain, mounts, outage, rollout, unbound
+from .caches import Staged
+from .clusters import Platform, pools_without_nodes, with_observed_nodes
+from .context import Context, RolloutStage
+from .fleet import Earlier, Key, build_fleet, nothing_earlier, written
+from .model_prices import check_budgets
+from .model_traffic import ModelTraffic, model_traffic
+from .reach import drain_warnings
+from .rollout import Rollout
+from .traffic import Traffic, composed_endpoints, traffic
+from .unbound import Mended
+from .volumes import Volumes
+from .workloads import Workloads, distinct
 
 _INVALID = "its manifest has errors"
 

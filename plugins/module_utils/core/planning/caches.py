@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.volume_sizes import of_class
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cache import (
+from .. import api, names
+from ..cloud.volume_sizes import of_class
+from ..compose.cache import (
     SecretCopy,
     artifact,
     cache_objects,
@@ -19,22 +19,13 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cach
     token_copy,
     token_copy_of,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.context import Context
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.fleet import Key
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.volumes import (
-    Claim,
-    Volumes,
-    current,
-    previous,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_cache import (
-    CachePhase,
-    PhaseName,
-    lacked_token,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import joined, listed
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, identity, is_true
+from ..problem import Problem
+from ..status.model_cache import CachePhase, PhaseName, lacked_token
+from ..text import joined, listed
+from ..wire import Object, identity, is_true
+from .context import Context
+from .fleet import Key
+from .volumes import Claim, Volumes, current, previous
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.caller_keys import caller_of
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.callers import KeySecret
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.context import Context
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import nearest, some
+from .. import api, names
+from ..caller_keys import caller_of
+from ..compose.model_gateway.callers import KeySecret
+from ..text import nearest, some
+from .context import Context
 
 Keys = tuple[api.InferenceGateway, Sequence[KeySecret]]
 """Gateway that asks for keys, and the Secrets that have those of its callers."""

@@ -7,32 +7,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_cluster import InferenceClusterStatus
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import registry
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cluster import (
-    InvalidPool,
-    cluster_objects,
-    published_pools,
-    storage_class,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import (
-    NO_DEVICES,
-    NOT_READY,
-    ObservedCluster,
-    UnavailableNode,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.context import Context
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Cluster, Pool
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import Status
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.inference_cluster import (
-    gateway_address,
-    gateway_url,
-    inference_cluster,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count, some
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
+from .. import api
+from ..api.inference_cluster import InferenceClusterStatus
+from ..cloud import registry
+from ..compose import constants
+from ..compose.cluster import InvalidPool, cluster_objects, published_pools, storage_class
+from ..observation import NO_DEVICES, NOT_READY, ObservedCluster, UnavailableNode
+from ..scheduling.model import Cluster, Pool
+from ..status.conditions import Status
+from ..status.inference_cluster import gateway_address, gateway_url, inference_cluster
+from ..text import count, some
+from ..wire import Object
+from .context import Context
 
 KINDS = (*registry.KINDS, "ServingStack")
 

@@ -9,26 +9,16 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import Options
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.selection import (
-    PolicySelection,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import Observed, ObservedCluster
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.fleet import (
-    Earlier,
-    Fleet,
-    Key,
-    nothing_earlier,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.pricing import AssumedPrices, Catalogue, PriceBook
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.inference_cluster import (
-    assumed_address,
-    was_observed,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.model_gateways import ServingIndex
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, identity, text
+from .. import api, names
+from ..compose import Options
+from ..compose.model_gateway.selection import PolicySelection
+from ..observation import Observed, ObservedCluster
+from ..pricing import AssumedPrices, Catalogue, PriceBook
+from ..problem import Ref
+from ..status.inference_cluster import assumed_address, was_observed
+from ..validation.model_gateways import ServingIndex
+from ..wire import Object, identity, text
+from .fleet import Earlier, Fleet, Key, nothing_earlier
 
 RolloutStage = Literal["", "step", "hold", "forecast"]
 

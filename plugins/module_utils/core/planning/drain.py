@@ -7,14 +7,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import PREEMPTED_ANNOTATION
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.context import Context
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.fleet import Key
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import adapters
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Replica, Schedule
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_replica import ReplicaState
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count, listed, some
+from .. import api
+from ..names import PREEMPTED_ANNOTATION
+from ..scheduling import adapters
+from ..scheduling.model import Replica, Schedule
+from ..status.model_replica import ReplicaState
+from ..text import count, listed, some
+from .context import Context
+from .fleet import Key
 
 
 def evicted(context: Context, decided: Schedule) -> list[api.ModelReplica]:

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_gateway import CONTROL_CLUSTER_GATEWAY
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import adapters
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
+from .. import api, names
+from ..api.inference_gateway import CONTROL_CLUSTER_GATEWAY
+from ..problem import Ref
+from ..scheduling import adapters
+from ..wire import Object
 
 Own = TypeVar("Own", bound=api.Resource)
 

@@ -8,24 +8,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.overflow import (
-    is_behind_cluster_gateway,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.context import Context
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.inference_cluster import was_observed
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count, some
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import (
-    Object,
-    Objects,
-    first_address,
-    identity,
-    is_true,
-    label,
-    text,
-)
+from .. import api, names
+from ..compose import constants
+from ..compose.model_gateway.overflow import is_behind_cluster_gateway
+from ..problem import Ref
+from ..status.inference_cluster import was_observed
+from ..text import count, some
+from ..wire import Object, Objects, first_address, identity, is_true, label, text
+from .context import Context
 
 ROUTE = "AIGatewayRoute"
 

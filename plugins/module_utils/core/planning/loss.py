@@ -7,16 +7,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.question import (
-    WHAT_IF,
-    Lost,
-    Question,
-    QuestionError,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.scenario import Scenario
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Cluster, Pool, Replica
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.placement import schedule
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import nearest_name
+from ..scheduling.model import Cluster, Pool, Replica
+from ..scheduling.placement import schedule
+from ..text import nearest_name
+from .question import WHAT_IF, Lost, Question, QuestionError
+from .scenario import Scenario
 
 PoolKey = tuple[str, str]
 """Names of a cluster and of a node pool on it."""

@@ -7,18 +7,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from decimal import Decimal
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.caller_policy import MOST, Budget
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.costs import (
-    ServicePrices,
-    least_unit,
-    limit_units,
-    most_amount,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.context import Context
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.pricing import PricingError
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import nearest, some
+from .. import api
+from ..api.caller_policy import MOST, Budget
+from ..compose.model_gateway.costs import ServicePrices, least_unit, limit_units, most_amount
+from ..pricing import PricingError
+from ..problem import Problem
+from ..text import nearest, some
+from .context import Context
 
 _CATALOGUE = "the file that fleet_prices names"
 

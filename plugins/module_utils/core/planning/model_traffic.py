@@ -8,21 +8,15 @@ import functools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_cluster import GatewayStatus
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cache import SecretCopy
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.control import control_labels
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.label_index import LabelIndex
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway import (
-    backends,
-    mtls,
-    overflow,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.backends import (
-    ClusterGateways,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.budgets import (
+from .. import api, names
+from ..api.inference_cluster import GatewayStatus
+from ..compose import constants
+from ..compose.cache import SecretCopy
+from ..compose.control import control_labels
+from ..compose.label_index import LabelIndex
+from ..compose.model_gateway import backends, mtls, overflow
+from ..compose.model_gateway.backends import ClusterGateways
+from ..compose.model_gateway.budgets import (
     AT_GATEWAY,
     DIVIDED,
     FEWER_RULES,
@@ -32,15 +26,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.mode
     divided_budgets,
     too_many_rules,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.callers import (
-    KeySecret,
-    NamespaceRights,
-    Rights,
-    authorizations,
-    rights,
-    selected_callers,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.gateway import (
+from ..compose.model_gateway.callers import KeySecret, NamespaceRights, Rights, authorizations, rights, selected_callers
+from ..compose.model_gateway.gateway import (
     CALLERS_POLICY,
     CALLERS_SECRET,
     certificate_secrets,
@@ -48,56 +35,23 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.mode
     gateway_namespace,
     gateway_objects,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.mtls import ClusterGateway
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.room import (
-    NO_ROOM,
-    without_room,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.routes import (
-    Route,
-    model_route,
-    route_objects,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.size import (
-    ConfigurationSize,
-    configuration_size,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.slots import settled
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.service import resolve
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.callers import (
-    Keys,
-    key_warnings,
-    unread_groups,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.clusters import Platform
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.context import Context
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.fleet import written
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.leaving_gateways import (
-    ROUTE,
-    LeavingGateway,
-    ending_routes,
-    known_certificate,
-    leaving_gateways,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.model_prices import (
-    service_prices,
-    unpriced_entries,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.traffic import missing_credential
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.route_policies import (
-    contested,
-    foreign,
-    foreign_message,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count, some
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import (
-    Object,
-    condition_entry,
-    fields,
-    identity,
-    text,
-)
+from ..compose.model_gateway.mtls import ClusterGateway
+from ..compose.model_gateway.room import NO_ROOM, without_room
+from ..compose.model_gateway.routes import Route, model_route, route_objects
+from ..compose.model_gateway.size import ConfigurationSize, configuration_size
+from ..compose.model_gateway.slots import settled
+from ..compose.service import resolve
+from ..problem import Ref
+from ..status.route_policies import contested, foreign, foreign_message
+from ..text import count, some
+from ..wire import Object, condition_entry, fields, identity, text
+from .callers import Keys, key_warnings, unread_groups
+from .clusters import Platform
+from .context import Context
+from .fleet import written
+from .leaving_gateways import ROUTE, LeavingGateway, ending_routes, known_certificate, leaving_gateways
+from .model_prices import service_prices, unpriced_entries
+from .traffic import missing_credential
 
 
 @dataclass(frozen=True)

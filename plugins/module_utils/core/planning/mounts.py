@@ -7,15 +7,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_replica import (
-    MountedCache,
-    PreviousVolume,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import replica_objects
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cache_volume import FOLDER
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.rollout import is_rolled_out, serves
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.volumes import Volumes, current, previous
+from .. import api
+from ..api.model_replica import MountedCache, PreviousVolume
+from ..compose import replica_objects
+from ..compose.cache_volume import FOLDER
+from .rollout import is_rolled_out, serves
+from .volumes import Volumes, current, previous
 
 
 def remount(

@@ -7,19 +7,19 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import registry
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.cloud import Cloud
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.pool_size import NodesNeeded
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.pools import emptiable
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import SYSTEM_NAMESPACE
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.quantity import MAX_INT64
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.clusters import Platform, unusable_nodes
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.rollout import stranded
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fitting import FleetCapacity
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Options, Pool, pools_of
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import identity
+from .. import api
+from ..cloud import registry
+from ..cloud.cloud import Cloud
+from ..cloud.pool_size import NodesNeeded
+from ..cloud.pools import emptiable
+from ..compose.constants import SYSTEM_NAMESPACE
+from ..devices.quantity import MAX_INT64
+from ..scheduling.fitting import FleetCapacity
+from ..scheduling.model import Options, Pool, pools_of
+from ..wire import identity
+from . import Plan
+from .clusters import Platform, unusable_nodes
+from .rollout import stranded
 
 # The plan evaluated the same selectors, within the budget that users set.
 _OPTIONS = Options(selector_budget=MAX_INT64)

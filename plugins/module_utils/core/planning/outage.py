@@ -9,19 +9,16 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.outage import (
-    DeploymentChange,
-    ServiceChange,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.service import Resolution
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.context import Context
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.fleet import Key
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.rollout import Rollout
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import adapters
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import PlacedEngine, Schedule
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.retaining import SCALED_DOWN
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status import conditions
+from .. import api, names
+from ..change.outage import DeploymentChange, ServiceChange
+from ..compose.service import Resolution
+from ..scheduling import adapters
+from ..scheduling.model import PlacedEngine, Schedule
+from ..scheduling.retaining import SCALED_DOWN
+from ..status import conditions
+from .context import Context
+from .fleet import Key
+from .rollout import Rollout
 
 
 @dataclass(frozen=True)

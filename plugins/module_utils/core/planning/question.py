@@ -10,24 +10,13 @@ from decimal import Decimal
 from math import isfinite
 from typing import Annotated, Any, ClassVar, TypeVar
 
-from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import Rule, Words
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_service import Survival
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pricing import (
-    AMOUNT,
-    Currency,
-    Prices,
-    any_price,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import (
-    count,
-    entry_path,
-    nearest_name,
-    short_value,
-    some,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.yaml_documents import Source, documents
+from ..._pydantic import Field
+from .. import api
+from ..api.base import Rule, Words
+from ..api.model_service import Survival
+from ..api.pricing import AMOUNT, Currency, Prices, any_price
+from ..text import count, entry_path, nearest_name, short_value, some
+from ..yaml_documents import Source, documents
 
 Built = TypeVar("Built", bound=api.Model)
 

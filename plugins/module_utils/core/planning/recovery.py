@@ -17,17 +17,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.workload_cluster import WORKLOADS
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import (
-    AppliedReplicas,
-    Observed,
-    ObservedCluster,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.workloads import availability
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count, first_lines, some
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, fields, text
+from .. import api, names
+from ..compose.workload_cluster import WORKLOADS
+from ..observation import AppliedReplicas, Observed, ObservedCluster
+from ..problem import Ref
+from ..status.workloads import availability
+from ..text import count, first_lines, some
+from ..wire import Object, fields, text
 
 History = Mapping[str, Sequence[str]]
 """Digests of the planned ModelReplicas of each inference cluster, oldest first."""

@@ -9,9 +9,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_deployment import Rollout as Settings
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.rollout import (
+from .. import api, names
+from ..api.model_deployment import Rollout as Settings
+from ..change.rollout import (
     Bounds,
     Health,
     Placing,
@@ -23,43 +23,22 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.rollo
     replace_in_place,
     replaceable_replicas,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import replica_objects
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.backend import (
-    endpoint_objects,
-    endpoint_problem,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import SPEC_HASH_ANNOTATION
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.gateway import backend_of
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.owner import Owner
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.workload_cluster import WORKLOADS
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import ObservedCluster
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.context import Context
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.fleet import Key
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
-    Deployment,
-    Dropped,
-    Pending,
-    Replica,
-    Schedule,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import READY
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_deployment import RolloutState
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_endpoint import model_endpoint
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_replica import (
-    DECLARED,
-    ReplicaState,
-    remember,
-    replica_state,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count, parse_time
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import (
-    Object,
-    Objects,
-    entries,
-    fields,
-    number,
-    text,
-)
+from ..compose import replica_objects
+from ..compose.backend import endpoint_objects, endpoint_problem
+from ..compose.constants import SPEC_HASH_ANNOTATION
+from ..compose.gateway import backend_of
+from ..compose.owner import Owner
+from ..compose.workload_cluster import WORKLOADS
+from ..observation import ObservedCluster
+from ..scheduling.model import Deployment, Dropped, Pending, Replica, Schedule
+from ..status.conditions import READY
+from ..status.model_deployment import RolloutState
+from ..status.model_endpoint import model_endpoint
+from ..status.model_replica import DECLARED, ReplicaState, remember, replica_state
+from ..text import count, parse_time
+from ..wire import Object, Objects, entries, fields, number, text
+from .context import Context
+from .fleet import Key
 
 Revision = tuple[str, ...]
 """Digests of the workloads of a replica. Pods restart if a digest changes."""

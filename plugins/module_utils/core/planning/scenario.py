@@ -11,33 +11,22 @@ from collections import Counter
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import model_endpoint, model_replica
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.claim import with_claim_names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.endpoint import http_url
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.label_index import LabelIndex
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.service import (
-    MatchedEndpoint,
-    resolve,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan, scheduler_inputs
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.clusters import platforms
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.context import Context
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.fleet import Key, build_fleet
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.traffic import usable
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.pricing import AssumedPrices, Catalogue
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import adapters
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
-    Cluster,
-    Deployment,
-    Options,
-    Placement,
-    Pool,
-    Replica,
-    Schedule,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.placement import schedule
+from .. import api
+from ..compose import model_endpoint, model_replica
+from ..compose.claim import with_claim_names
+from ..compose.endpoint import http_url
+from ..compose.label_index import LabelIndex
+from ..compose.service import MatchedEndpoint, resolve
+from ..pricing import AssumedPrices, Catalogue
+from ..problem import Ref
+from ..scheduling import adapters
+from ..scheduling.model import Cluster, Deployment, Options, Placement, Pool, Replica, Schedule
+from ..scheduling.placement import schedule
+from . import Plan, scheduler_inputs
+from .clusters import platforms
+from .context import Context
+from .fleet import Key, build_fleet
+from .traffic import usable
 
 
 @dataclass(frozen=True)

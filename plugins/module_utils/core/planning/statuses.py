@@ -8,69 +8,37 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api import resource
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_gateway import InferenceGatewayStatus
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_route import ModelRouteStatus
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.serving_stack import (
-    ServingStackStatus,
-    StackGatewayStatus,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.backend import (
-    endpoint_objects,
-    endpoint_problem,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.gateway import backend_of
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.routes import (
-    model_route as composed_route,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import Component, Observed
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.clusters import Platform
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.fleet import Key
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.rollout import rollout_state
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.traffic import (
-    missing_credential,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.pricing import budget_unit
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import adapters
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Pending, Placement
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.caller_policy import (
-    GatewayBudgets,
-    caller_policy,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import (
-    READY,
-    Condition,
-    Status,
-    declared_message,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.inference_class import inference_class
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.inference_gateway import (
-    inference_gateway,
-    leaving_gateway,
-    model_gateway,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.infrastructure import infrastructure
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_cache import model_cache
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_deployment import (
-    CacheState,
-    model_deployment,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_endpoint import model_endpoint
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_replica import (
-    ReplicaState,
-    model_replica,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_route import model_route
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_service import model_service
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.route_policies import (
-    Contested,
-    conflict,
-    contested,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, identity, number, text
+from .. import api, names
+from ..api import resource
+from ..api.inference_gateway import InferenceGatewayStatus
+from ..api.model_route import ModelRouteStatus
+from ..api.serving_stack import ServingStackStatus, StackGatewayStatus
+from ..compose.backend import endpoint_objects, endpoint_problem
+from ..compose.gateway import backend_of
+from ..compose.model_gateway.routes import model_route as composed_route
+from ..observation import Component, Observed
+from ..pricing import budget_unit
+from ..problem import Ref
+from ..scheduling import adapters
+from ..scheduling.model import Pending, Placement
+from ..status.caller_policy import GatewayBudgets, caller_policy
+from ..status.conditions import READY, Condition, Status, declared_message
+from ..status.inference_class import inference_class
+from ..status.inference_gateway import inference_gateway, leaving_gateway, model_gateway
+from ..status.infrastructure import infrastructure
+from ..status.model_cache import model_cache
+from ..status.model_deployment import CacheState, model_deployment
+from ..status.model_endpoint import model_endpoint
+from ..status.model_replica import ReplicaState, model_replica
+from ..status.model_route import model_route
+from ..status.model_service import model_service
+from ..status.route_policies import Contested, conflict, contested
+from ..wire import Object, identity, number, text
+from . import Plan
+from .clusters import Platform
+from .fleet import Key
+from .rollout import rollout_state
+from .traffic import missing_credential
 
 _NOT_OBSERVED = ReplicaState(None, None)
 

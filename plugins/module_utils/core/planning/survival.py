@@ -24,31 +24,19 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Literal
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_service import Survival
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.replica import replica_labels
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.fleet import Key
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.loss import Loss, pools_of, without
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.reach import Reach, reaches
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.scenario import (
-    Scenario,
-    planned,
-    usable_endpoints,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.pricing import money
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.distribution import topology_domain
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.eligibility import cluster_refusal
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
-    Cluster,
-    Deployment,
-    Dropped,
-    Minimum,
-    Options,
-    Pending,
-    Schedule,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import capitalized, count, first_lines, some
+from .. import names
+from ..api.model_service import Survival
+from ..compose.replica import replica_labels
+from ..pricing import money
+from ..scheduling.distribution import topology_domain
+from ..scheduling.eligibility import cluster_refusal
+from ..scheduling.model import Cluster, Deployment, Dropped, Minimum, Options, Pending, Schedule
+from ..text import capitalized, count, first_lines, some
+from . import Plan
+from .fleet import Key
+from .loss import Loss, pools_of, without
+from .reach import Reach, reaches
+from .scenario import Scenario, planned, usable_endpoints
 
 MOST_LOSSES = 1_000
 """Limit on the losses that are planned. A fleet has as many losses of one cluster as clusters."""

@@ -8,30 +8,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_gateway import CONTROL_CLUSTER_GATEWAY
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import model_endpoint
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.backend import (
-    backend_name,
-    endpoint_objects,
-    endpoint_problem,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.gateway import (
-    GatewayBackend,
-    HelmRelease,
-    backend_of,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.label_index import LabelIndex
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.service import (
-    Resolution,
-    resolve,
-    service_objects,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.context import Context
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.fleet import Key
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.inference_gateway import gateway_address
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, text
+from .. import api
+from ..api.inference_gateway import CONTROL_CLUSTER_GATEWAY
+from ..compose import model_endpoint
+from ..compose.backend import backend_name, endpoint_objects, endpoint_problem
+from ..compose.gateway import GatewayBackend, HelmRelease, backend_of
+from ..compose.label_index import LabelIndex
+from ..compose.service import Resolution, resolve, service_objects
+from ..problem import Ref
+from ..status.inference_gateway import gateway_address
+from ..wire import Object, entries, text
+from .context import Context
+from .fleet import Key
 
 
 @dataclass(frozen=True)

@@ -12,25 +12,18 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants, replica_objects
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.owner import Owner
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import NOT_READY, ObservedCluster
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.context import Context
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.fleet import Key
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import adapters
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
-    Cluster,
-    Dropped,
-    Refusal,
-    Replica,
-    Schedule,
-    pools_of,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status import conditions
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_replica import replica_state
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.workloads import failures
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, fields, text
+from .. import api, names
+from ..compose import constants, replica_objects
+from ..compose.owner import Owner
+from ..observation import NOT_READY, ObservedCluster
+from ..scheduling import adapters
+from ..scheduling.model import Cluster, Dropped, Refusal, Replica, Schedule, pools_of
+from ..status import conditions
+from ..status.model_replica import replica_state
+from ..status.workloads import failures
+from ..wire import Object, fields, text
+from .context import Context
+from .fleet import Key
 
 MAX_TRIES = 8
 """Replicas for which a plan tries to find another place, at most: each costs as much as the plan."""

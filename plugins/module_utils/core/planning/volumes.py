@@ -14,26 +14,17 @@ from dataclasses import dataclass, field
 from math import ceil
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_replica import (
-    MountedCache,
-    PreviousVolume,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cache import (
-    ARTIFACT_ANNOTATION,
-    artifact,
-    claim_name,
-    job_name,
-    volume_id,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cluster import storage_class
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.quantity import Quantity, QuantityError
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.context import Context
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.fleet import Key
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import declared_message
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_cache import CachePhase, cache_phase
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, text
+from .. import api, names
+from ..api.model_replica import MountedCache, PreviousVolume
+from ..compose.cache import ARTIFACT_ANNOTATION, artifact, claim_name, job_name, volume_id
+from ..compose.cluster import storage_class
+from ..devices.quantity import Quantity, QuantityError
+from ..problem import Ref
+from ..status.conditions import declared_message
+from ..status.model_cache import CachePhase, cache_phase
+from ..wire import Object, entries, text
+from .context import Context
+from .fleet import Key
 
 _CLAIM = "PersistentVolumeClaim"
 _GIBIBYTE = 2**30

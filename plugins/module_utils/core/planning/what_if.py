@@ -13,49 +13,18 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import zip_longest
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.fleet import Key
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.loss import (
-    Displaced,
-    Loss,
-    loss_of,
-    pools_of,
-    without,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.question import (
-    WHAT_IF,
-    Question,
-    QuestionError,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.reach import (
-    Reach,
-    reaches,
-    serving_gateways,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.scenario import (
-    Scenario,
-    before_plan,
-    planned,
-    usable_endpoints,
-    with_prices,
-    with_resources,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.pricing import (
-    AssumedPrices,
-    Catalogue,
-    PricingError,
-    money,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.cost import spent_by_deployment
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
-    Options,
-    Pending,
-    Replica,
-    Schedule,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import entry_path
+from .. import api
+from ..pricing import AssumedPrices, Catalogue, PricingError, money
+from ..problem import Ref
+from ..scheduling.cost import spent_by_deployment
+from ..scheduling.model import Options, Pending, Replica, Schedule
+from ..text import entry_path
+from . import Plan
+from .fleet import Key
+from .loss import Displaced, Loss, loss_of, pools_of, without
+from .question import WHAT_IF, Question, QuestionError
+from .reach import Reach, reaches, serving_gateways
+from .scenario import Scenario, before_plan, planned, usable_endpoints, with_prices, with_resources
 
 _NOT_YET = "does not run yet, and these prices decide on its place"
 

@@ -8,15 +8,15 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import replica_objects
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.mtls import attached
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.openshift import engine_bindings
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.pod_security import laxer
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.caches import Staged
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.context import Context
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.model_traffic import ModelTraffic
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, identity
+from .. import api
+from ..compose import replica_objects
+from ..compose.model_gateway.mtls import attached
+from ..compose.openshift import engine_bindings
+from ..compose.pod_security import laxer
+from ..wire import Object, identity
+from .caches import Staged
+from .context import Context
+from .model_traffic import ModelTraffic
 
 _PATH, _MODEL = "Path", "Model"
 

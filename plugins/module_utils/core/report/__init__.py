@@ -63,38 +63,19 @@ from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.attention import (
-    attention_section,
-    caches_section,
-    problems,
-    steps,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.budgets import budgets_section
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.changes import changes_section
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.cost import cost_section
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.distribution import distribution_section
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.fleet import fleet_section
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.index import index
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.markup import (
-    HOLE,
-    Markup,
-    code,
-    count,
-    el,
-    items,
-    join,
-    link,
-    moment,
-    shape,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.memory import memory_section
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.picture import picture_section
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.scenarios import (
-    losses_section,
-    what_if_section,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.script import SCRIPT
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.style import STYLE
+from .attention import attention_section, caches_section, problems, steps
+from .budgets import budgets_section
+from .changes import changes_section
+from .cost import cost_section
+from .distribution import distribution_section
+from .fleet import fleet_section
+from .index import index
+from .markup import HOLE, Markup, code, count, el, items, join, link, moment, shape
+from .memory import memory_section
+from .picture import picture_section
+from .scenarios import losses_section, what_if_section
+from .script import SCRIPT
+from .style import STYLE
 
 __all__ = ["html"]
 

@@ -7,22 +7,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.health import health
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.index import Index
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.markup import (
-    NOTHING,
-    Markup,
-    badge,
-    code,
-    count,
-    el,
-    fold,
-    items,
-    join,
-    link,
-    linked,
-    prose,
-)
+from .health import health
+from .index import Index
+from .markup import NOTHING, Markup, badge, code, count, el, fold, items, join, link, linked, prose
 
 # A refusal may name every cluster of a fleet, once for each deployment that waits.
 _MOST_CLUSTERS = 12

@@ -8,18 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.markup import (
-    NOTHING,
-    Markup,
-    badge,
-    code,
-    count,
-    el,
-    fold,
-    gauge,
-    join,
-    moment,
-)
+from .markup import NOTHING, Markup, badge, code, count, el, fold, gauge, join, moment
 
 _TITLES = ("Used", "Limit")
 # Percent of a limit from which on little is left.

@@ -7,23 +7,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.health import health
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.index import Index
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.markup import (
-    HOLE,
-    NOTHING,
-    Markup,
-    badge,
-    code,
-    count,
-    el,
-    fold,
-    join,
-    linked,
-    prose,
-    shape,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.picture import where
+from .health import health
+from .index import Index
+from .markup import HOLE, NOTHING, Markup, badge, code, count, el, fold, join, linked, prose, shape
+from .picture import where
 
 _MEANING = {
     "new": "placed by this plan",

@@ -7,17 +7,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.index import Index
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.markup import (
-    NOTHING,
-    Markup,
-    count,
-    el,
-    gauge,
-    items,
-    join,
-    linked,
-)
+from .index import Index
+from .markup import NOTHING, Markup, count, el, gauge, items, join, linked
 
 _TITLES = ("Per hour", "Per month", "Change")
 

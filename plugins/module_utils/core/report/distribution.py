@@ -7,22 +7,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.fleet import FEW
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.index import Index
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.markup import (
-    NOTHING,
-    Markup,
-    badge,
-    code,
-    count,
-    el,
-    fold,
-    items,
-    join,
-    linked,
-    measure,
-    prose,
-)
+from .fleet import FEW
+from .index import Index
+from .markup import NOTHING, Markup, badge, code, count, el, fold, items, join, linked, measure, prose
 
 _LINES = "Lines across a bar are the smallest and the largest number of replicas that are asked for."
 _MOST_PLACES = 6

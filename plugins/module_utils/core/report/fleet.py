@@ -7,25 +7,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.health import health
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.index import Index
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.markup import (
-    NOTHING,
-    Markup,
-    badge,
-    code,
-    el,
-    items,
-    join,
-    moment,
-    prose,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.pools import (
-    DeviceUse,
-    grids,
-    load,
-    pool_section,
-)
+from .health import health
+from .index import Index
+from .markup import NOTHING, Markup, badge, code, el, items, join, moment, prose
+from .pools import DeviceUse, grids, load, pool_section
 
 FEW = 12
 """Up to so many clusters or services all are shown in full; of more there is an overview, and each opens on demand."""

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.markup import Markup, badge
+from .markup import Markup, badge
 
 _KINDS = {
     "good": ("Ready", "Serving"),

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, lru_cache
 from html import escape
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import utc
+from ..text import utc
 
 _VOID = frozenset({"input", "meta"})
 # Not allowed in HTML text, or (surrogates) in UTF-8, or (directional controls) able to show a name in another order.

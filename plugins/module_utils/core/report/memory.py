@@ -7,18 +7,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.index import Index
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.markup import (
-    NOTHING,
-    Markup,
-    badge,
-    code,
-    el,
-    gauge,
-    join,
-    link,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import some
+from ..text import some
+from .index import Index
+from .markup import NOTHING, Markup, badge, code, el, gauge, join, link
 
 _NOTE = "Of each device. Activations, graphs and scales of quantised weights come on top and are not counted."
 _TITLES = ("Weights", "KV cache of a request", "For both")

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.fleet import FEW, is_overcommitted, use_of
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.health import health, kind_of, rank_of
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.index import Index, serves, serving_weight
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.markup import (
+from .fleet import FEW, is_overcommitted, use_of
+from .health import health, kind_of, rank_of
+from .index import Index, serves, serving_weight
+from .markup import (
     HOLE,
     NOTHING,
     Markup,
@@ -29,7 +29,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.marku
     shape,
     shortened,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.pools import DeviceUse, load, nodes_of
+from .pools import DeviceUse, load, nodes_of
 
 _TILES = (
     "A tile is a cluster: its name, its devices in use, and all of them; the stronger the colour, the fuller. "

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.health import health
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.index import Index
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.markup import (
+from ..text import some
+from .health import health
+from .index import Index
+from .markup import (
     HOLE,
     NOTHING,
     Markup,
@@ -28,8 +29,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.marku
     prose,
     shape,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.packing import Packing, Pods, Run, pack
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import some
+from .packing import Packing, Pods, Run, pack
 
 # The drawing, in px: cells of 14 with gaps of 2 in frames of nodes; it fits a telephone of 360 px.
 _CELL = 14

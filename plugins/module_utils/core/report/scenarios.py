@@ -7,20 +7,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.cost import cost_section
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.index import Index
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.markup import (
-    NOTHING,
-    Markup,
-    badge,
-    code,
-    count,
-    el,
-    items,
-    join,
-    linked,
-    prose,
-)
+from .cost import cost_section
+from .index import Index
+from .markup import NOTHING, Markup, badge, code, count, el, items, join, linked, prose
 
 _COUNTS = (("before", "before"), ("atOnce", "at once"), ("after", "after"))
 _KINDS = {"service": "service", "gateway": "gateways of a service", "deployment": "deployment"}

@@ -9,53 +9,28 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.backends import served_model
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.output import cost as cost_output
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.output import plan as plan_output
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.output import what_if as what_if_output
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.changes import Changes
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.distribution import distributions
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.findings import findings
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.outcome import replica_counts
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.pools import PoolPods, pods_by_pool
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.serving import (
-    ServedService,
-    hosted_gateways,
-    served_services,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.status import (
-    ClusterStatus,
-    FleetStatus,
-    ReplicaStatus,
-    ServiceStatus,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.unusable import (
-    provider_warnings,
-    unusable_endpoints,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.survival import (
-    Requirement,
-    Shortfall,
-    Survey,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.what_if import Answer
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import adapters
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fabric import FABRIC_DRIVER
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.memory import (
-    MemoryFit,
-    gib,
-    memory_fits,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
-    Cluster,
-    PlacedEngine,
-    Pool,
-    Replica,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.inference_cluster import assumed_address
+from .. import api, names
+from ..compose.model_gateway.backends import served_model
+from ..devices.device import Device
+from ..output import cost as cost_output
+from ..output import plan as plan_output
+from ..output import what_if as what_if_output
+from ..output.changes import Changes
+from ..output.distribution import distributions
+from ..output.findings import findings
+from ..output.outcome import replica_counts
+from ..output.pools import PoolPods, pods_by_pool
+from ..output.serving import ServedService, hosted_gateways, served_services
+from ..output.status import ClusterStatus, FleetStatus, ReplicaStatus, ServiceStatus
+from ..output.unusable import provider_warnings, unusable_endpoints
+from ..planning import Plan
+from ..planning.survival import Requirement, Shortfall, Survey
+from ..planning.what_if import Answer
+from ..scheduling import adapters
+from ..scheduling.fabric import FABRIC_DRIVER
+from ..scheduling.memory import MemoryFit, gib, memory_fits
+from ..scheduling.model import Cluster, PlacedEngine, Pool, Replica
+from ..status.inference_cluster import assumed_address
 
 _MOST_FACTS = 4
 _OBJECTS = ("control/", "clusters/")

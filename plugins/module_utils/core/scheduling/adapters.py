@@ -11,17 +11,17 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api import model_replica
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_cluster import NodePool
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_deployment import ServedModel
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import registry
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.pricing import PriceBook, purchase_option
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fabric import FABRIC_DRIVER, fabrics_of
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.image_needs import image_need
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.memory import engine_memory
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
+from .. import api, names
+from ..api import model_replica
+from ..api.inference_cluster import NodePool
+from ..api.model_deployment import ServedModel
+from ..cloud import registry
+from ..devices.device import Device
+from ..pricing import PriceBook, purchase_option
+from .fabric import FABRIC_DRIVER, fabrics_of
+from .image_needs import image_need
+from .memory import engine_memory
+from .model import (
     Cluster,
     Constraint,
     CostLimits,

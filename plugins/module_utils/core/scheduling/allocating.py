@@ -15,9 +15,9 @@ from collections import Counter
 from collections.abc import Sequence
 from operator import sub
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.matching import Vector
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import PlannedNodes
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.stranding import Pods
+from .matching import Vector
+from .model import PlannedNodes
+from .stranding import Pods
 
 MAX_STEPS = 1_000_000
 """About one second. Nine free devices take 986,409 steps in all orders."""

@@ -16,22 +16,12 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.distinction import distinguish
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.selector import SelectorError
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.allocating import (
-    FEW_DEVICES,
-    slow_searches,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.capacity import Demand, PodSet
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.matching import (
-    Kind,
-    Matcher,
-    Vector,
-    Way,
-    request_selectors,
-    with_kind,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
+from ..devices.distinction import distinguish
+from ..devices.selector import SelectorError
+from .allocating import FEW_DEVICES, slow_searches
+from .capacity import Demand, PodSet
+from .matching import Kind, Matcher, Vector, Way, request_selectors, with_kind
+from .model import (
     Cluster,
     Options,
     PlacedEngine,
@@ -44,11 +34,11 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
     Schedule,
     skew,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.nodes import ANYWHERE, plan_pool
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.packing import Group, pack
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.search_budget import Work
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.selector_budget import Evaluations
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.stranding import Pods, may_strand
+from .nodes import ANYWHERE, plan_pool
+from .packing import Group, pack
+from .search_budget import Work
+from .selector_budget import Evaluations
+from .stranding import Pods, may_strand
 
 SEARCH_BUDGET = 50_000
 """Maximum steps of all searches for planned nodes of a plan. A usual search takes a few steps for each pod."""

@@ -11,8 +11,8 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.capacity import Ledger
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.matching import Vector
+from .capacity import Ledger
+from .matching import Vector
 
 # Kinds of devices by the position of their pool: pods that may take nothing else compete for them.
 Kinds = frozenset[tuple[int, int]]

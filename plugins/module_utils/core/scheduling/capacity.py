@@ -15,18 +15,11 @@ from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.matching import Vector
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Pool
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.packing import (
-    Free,
-    Group,
-    Load,
-    Packing,
-    least_of,
-    pack,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.search_budget import Work
+from ..devices.device import Device
+from .matching import Vector
+from .model import Pool
+from .packing import Free, Group, Load, Packing, least_of, pack
+from .search_budget import Work
 
 
 @dataclass(frozen=True)

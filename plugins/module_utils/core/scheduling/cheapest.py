@@ -9,23 +9,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.cost import (
-    Spent,
-    price_order,
-    refusal,
-    replica_cost,
-    spent,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fitting import FleetCapacity, ReplicaFit
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
-    Cluster,
-    CostLimits,
-    PlacedEngine,
-    Pool,
-    pools_of,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.retaining import State
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import first_lines
+from ..text import first_lines
+from .cost import Spent, price_order, refusal, replica_cost, spent
+from .fitting import FleetCapacity, ReplicaFit
+from .model import Cluster, CostLimits, PlacedEngine, Pool, pools_of
+from .retaining import State
 
 _MOST_ORDERED = 4
 """Limit on the pools of a cluster of which all orders are tried."""

@@ -13,16 +13,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.pricing import money
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
-    Cluster,
-    CostLimits,
-    PlacedEngine,
-    PlacedMember,
-    Pool,
-    Replica,
-    pools_of,
-)
+from ..pricing import money
+from .model import Cluster, CostLimits, PlacedEngine, PlacedMember, Pool, Replica, pools_of
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Cluster, Deployment
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import some
+from ..text import some
+from .model import Cluster, Deployment
 
 # Where a cluster comes in the order; the first one takes the next replica.
 Rank = tuple[object, ...]

@@ -9,29 +9,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.limits import MAX_RESULTS, oversized
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.distribution import meets
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fitting import EngineFit, FleetCapacity
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.gang_pools import Option, is_gang
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.image_needs import image_refusal
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.layout import Layout
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.matching import Matcher, published
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.memory import (
-    UNSURE_CLASS,
-    weights_refusal,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
-    Cluster,
-    Constraint,
-    Deployment,
-    Engine,
-    Member,
-    Pool,
-    Refusal,
-    Request,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.search_budget import Work
+from ..devices.device import Device
+from ..devices.limits import MAX_RESULTS, oversized
+from .distribution import meets
+from .fitting import EngineFit, FleetCapacity
+from .gang_pools import Option, is_gang
+from .image_needs import image_refusal
+from .layout import Layout
+from .matching import Matcher, published
+from .memory import UNSURE_CLASS, weights_refusal
+from .model import Cluster, Constraint, Deployment, Engine, Member, Pool, Refusal, Request
+from .search_budget import Work
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 

@@ -7,16 +7,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
-    Cluster,
-    Deployment,
-    Fabric,
-    Placement,
-    Pool,
-    Refusal,
-    pools_of,
-)
+from ..devices.device import Device
+from .model import Cluster, Deployment, Fabric, Placement, Pool, Refusal, pools_of
 
 # Driver of the synthetic device by which a pool publishes the fabric of its manifest.
 FABRIC_DRIVER = "fabric.modelplane.ai"

@@ -9,26 +9,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.cheapest import CheapestPlaces
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.distribution import (
-    Distribution,
-    preference,
-    surplus,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.eligibility import cluster_refusal
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fitting import FleetCapacity, ReplicaFit
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
-    Cluster,
-    CostLimits,
-    Deployment,
-    Dropped,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.preemption import preempt, restore
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.rearranging import (
-    NewReplicas,
-    Rearranger,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.retaining import State
+from .cheapest import CheapestPlaces
+from .distribution import Distribution, preference, surplus
+from .eligibility import cluster_refusal
+from .fitting import FleetCapacity, ReplicaFit
+from .model import Cluster, CostLimits, Deployment, Dropped
+from .preemption import preempt, restore
+from .rearranging import NewReplicas, Rearranger
+from .retaining import State
 
 
 class Filler:

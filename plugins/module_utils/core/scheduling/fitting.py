@@ -12,37 +12,16 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.bounds import Need, Totals
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.capacity import (
-    Demand,
-    DeviceLedger,
-    Ledger,
-    NodeLedger,
-    PodSet,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.gang_pools import GangPlacer, is_gang
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.layout import Layout
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.matching import (
-    Matcher,
-    Resolution,
-    Vector,
-    device_constraints,
-    device_requests,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
-    Cluster,
-    Engine,
-    Fabric,
-    Member,
-    Options,
-    PlacedEngine,
-    PlacedMember,
-    Pool,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.packing import Packing
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.search_budget import Work
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.selector_budget import Evaluations
+from ..devices.device import Device
+from .bounds import Need, Totals
+from .capacity import Demand, DeviceLedger, Ledger, NodeLedger, PodSet
+from .gang_pools import GangPlacer, is_gang
+from .layout import Layout
+from .matching import Matcher, Resolution, Vector, device_constraints, device_requests
+from .model import Cluster, Engine, Fabric, Member, Options, PlacedEngine, PlacedMember, Pool
+from .packing import Packing
+from .search_budget import Work
+from .selector_budget import Evaluations
 
 # More ways to claim for all members of an engine than these only come from classes made to have them.
 MAX_FITS = 64

@@ -15,22 +15,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from types import MappingProxyType
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.capacity import (
-    Demand,
-    Ledger,
-    PodSet,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fabric import FabricViews, shared_fabrics
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.layout import Layout, Part
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.matching import Matcher, Resolution
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
-    Cluster,
-    Engine,
-    Fabric,
-    Member,
-    Pool,
-)
+from ..devices.device import Device
+from .capacity import Demand, Ledger, PodSet
+from .fabric import FabricViews, shared_fabrics
+from .layout import Layout, Part
+from .matching import Matcher, Resolution
+from .model import Cluster, Engine, Fabric, Member, Pool
 
 # How the requests of the leader and of a worker resolve on a pool.
 Asked = tuple[tuple[Resolution, ...], tuple[Resolution, ...]]

@@ -8,16 +8,9 @@ import re
 from collections.abc import Iterable
 from functools import cache
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.semver import Semver
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
-    Cluster,
-    Deployment,
-    ImageNeed,
-    Placement,
-    Pool,
-    Refusal,
-)
+from ..devices.device import Device
+from ..devices.semver import Semver
+from .model import Cluster, Deployment, ImageNeed, Placement, Pool, Refusal
 
 _NONE = ImageNeed()
 _ARCHITECTURES = {

@@ -8,19 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.capacity import Demand, PodSet
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.matching import (
-    Resolution,
-    device_constraints,
-    device_requests,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
-    Engine,
-    Member,
-    PlacedEngine,
-    PlacedMember,
-    Pool,
-)
+from .capacity import Demand, PodSet
+from .matching import Resolution, device_constraints, device_requests
+from .model import Engine, Member, PlacedEngine, PlacedMember, Pool
 
 
 @dataclass(frozen=True)

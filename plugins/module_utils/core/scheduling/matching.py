@@ -17,24 +17,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.guard import guarded
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.limits import oversized
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.selector import (
-    SelectorError,
-    compile_selector,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.image_needs import image_refusal
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.memory import holding
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
-    Constraint,
-    Member,
-    Pool,
-    Request,
-    Search,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.search_budget import Work
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.selector_budget import Evaluations
+from ..devices.device import Device
+from ..devices.guard import guarded
+from ..devices.limits import oversized
+from ..devices.selector import SelectorError, compile_selector
+from .image_needs import image_refusal
+from .memory import holding
+from .model import Constraint, Member, Pool, Request, Search
+from .search_budget import Work
+from .selector_budget import Evaluations
 
 Vector = tuple[int, ...]
 Kind = tuple[str, str]

@@ -17,22 +17,11 @@ from fractions import Fraction
 from math import ceil
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_deployment import ServedModel
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
-    Cluster,
-    Deployment,
-    Engine,
-    ImageNeed,
-    Member,
-    MemoryNeed,
-    PlacedMember,
-    Placement,
-    Pool,
-    Refusal,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.servers.command_line import CommandLine
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.servers.flags import MemoryUse, memory_use
+from ..api.model_deployment import ServedModel
+from ..devices.device import Device
+from ..servers.command_line import CommandLine
+from ..servers.flags import MemoryUse, memory_use
+from .model import Cluster, Deployment, Engine, ImageNeed, Member, MemoryNeed, PlacedMember, Placement, Pool, Refusal
 
 _BYTES: Mapping[str, Fraction] = {
     "float32": Fraction(4),

@@ -12,10 +12,10 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any, Literal
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import all_labels
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.search_budget import SEARCH_BUDGET
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import some
+from ..devices.device import Device
+from ..names import all_labels
+from ..text import some
+from .search_budget import SEARCH_BUDGET
 
 Accounting = Literal["Devices", "Nodes"]
 Search = Literal["Exact", "Greedy"]

@@ -16,13 +16,10 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 from math import prod
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.matching import Vector
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
-    NodeSharing,
-    PlannedNodes,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.search_budget import Work
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.stranding import Pods, may_strand
+from .matching import Vector
+from .model import NodeSharing, PlannedNodes
+from .search_budget import Work
+from .stranding import Pods, may_strand
 
 MAX_PLANNED = 300
 """The search recurses once for the pods of each member."""

@@ -13,8 +13,8 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.matching import Vector
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.search_budget import Work
+from .matching import Vector
+from .search_budget import Work
 
 # A group is the pods of one copy: each pod as its alternatives. Its place in a sorted list decides the order of
 # packing: what is hardest to place (many pods, large, few alternatives) goes first. Equal groups stand together with

@@ -8,24 +8,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.capacity import PodSet
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fitting import FleetCapacity
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.layout import Layout, Part
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.matching import (
-    Resolution,
-    device_requests,
-    kinds_of,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.memory import as_resident
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
-    Cluster,
-    Engine,
-    Member,
-    PlacedEngine,
-    PlacedMember,
-    Pool,
-)
+from ..devices.device import Device
+from .capacity import PodSet
+from .fitting import FleetCapacity
+from .layout import Layout, Part
+from .matching import Resolution, device_requests, kinds_of
+from .memory import as_resident
+from .model import Cluster, Engine, Member, PlacedEngine, PlacedMember, Pool
 
 # (pool, pods per copy) of one member.
 Shares = tuple[tuple[Pool, int], ...]

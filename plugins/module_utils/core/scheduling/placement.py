@@ -14,40 +14,17 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.selector import (
-    SelectorError,
-    compile_selector,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.binding import bind
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.distribution import meets
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.eligibility import Explainer
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.filling import Filler
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fitting import FleetCapacity
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
-    Cluster,
-    Deployment,
-    Engine,
-    Excluded,
-    Options,
-    Pending,
-    Placement,
-    Refusal,
-    Replica,
-    Schedule,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.pinning import pin
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.retaining import (
-    State,
-    grow_members,
-    retain,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.search_budget import Owner
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.selector_budget import (
-    Evaluations,
-    OverBudgetError,
-    Shares,
-    share_out,
-)
+from ..devices.selector import SelectorError, compile_selector
+from .binding import bind
+from .distribution import meets
+from .eligibility import Explainer
+from .filling import Filler
+from .fitting import FleetCapacity
+from .model import Cluster, Deployment, Engine, Excluded, Options, Pending, Placement, Refusal, Replica, Schedule
+from .pinning import pin
+from .retaining import State, grow_members, retain
+from .search_budget import Owner
+from .selector_budget import Evaluations, OverBudgetError, Shares, share_out
 
 
 def schedule(

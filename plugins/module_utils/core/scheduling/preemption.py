@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.capacity import Demand
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fitting import FleetCapacity, ReplicaFit
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Cluster, Pool
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.retaining import Kept, State, preempted
+from .capacity import Demand
+from .fitting import FleetCapacity, ReplicaFit
+from .model import Cluster, Pool
+from .retaining import Kept, State, preempted
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,9 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.capacity import Ledger
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fitting import FleetCapacity, ReplicaFit
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Cluster, Engine
+from .capacity import Ledger
+from .fitting import FleetCapacity, ReplicaFit
+from .model import Cluster, Engine
 
 # Longest chain of replicas that give way to each other; after that all distributions are searched.
 _LONGEST_CHAIN = 3

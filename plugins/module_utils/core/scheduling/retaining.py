@@ -8,25 +8,12 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.distribution import (
-    Distribution,
-    preference,
-    surplus,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.eligibility import cluster_refusal
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fitting import FleetCapacity, ReplicaFit
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.layout import Layout
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
-    Cluster,
-    Deployment,
-    Dropped,
-    Engine,
-    PlacedEngine,
-    Placement,
-    Refusal,
-    Replica,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.pinning import grow, missing, pin
+from .distribution import Distribution, preference, surplus
+from .eligibility import cluster_refusal
+from .fitting import FleetCapacity, ReplicaFit
+from .layout import Layout
+from .model import Cluster, Deployment, Dropped, Engine, PlacedEngine, Placement, Refusal, Replica
+from .pinning import grow, missing, pin
 
 SCALED_DOWN = "scaled down"
 """Reason for removing replicas above the desired number."""

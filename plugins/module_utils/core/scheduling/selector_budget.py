@@ -15,20 +15,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.explain import explain
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.selector import (
-    SelectorError,
-    Verdict,
-    compile_selector,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
-    SELECTOR_BUDGET,
-    Cluster,
-    Deployment,
-    Replica,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.search_budget import Owner
+from ..devices.device import Device
+from ..devices.explain import explain
+from ..devices.selector import SelectorError, Verdict, compile_selector
+from .model import SELECTOR_BUDGET, Cluster, Deployment, Replica
+from .search_budget import Owner
 
 _MOST_NAMED = 3
 

@@ -9,8 +9,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.matching import Vector
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import PlannedNodes
+from .matching import Vector
+from .model import PlannedNodes
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pod_template import Container
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.conversion import launch
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.servers import table
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.servers.table import Server, Setting
+from ..api.pod_template import Container
+from ..conversion import launch
+from . import table
+from .table import Server, Setting
 
 # Private characters: around the name of a variable whose value is unknown (a command of the shell has no name), instead
 # of characters that a shell does not expand, and instead of the arguments of a script.

@@ -11,18 +11,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import prod
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.servers import released_flags
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.servers.command_line import (
-    CommandLine,
-    is_known,
-    unknown_variables,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.servers.table import (
-    DATA,
-    PIPELINE,
-    SERVERS,
-    TENSOR,
-)
+from . import released_flags
+from .command_line import CommandLine, is_known, unknown_variables
+from .table import DATA, PIPELINE, SERVERS, TENSOR
 
 SERVED_NAME = "--served-model-name"
 DEFAULT_BLOCK_SIZE = 16

@@ -18,12 +18,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.caller_policy import EVERY_CALLER
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.caller_keys import caller_of, entries_of
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import ObservedBudget
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, identity, number, text
+from .. import names
+from ..api.caller_policy import EVERY_CALLER
+from ..caller_keys import caller_of, entries_of
+from ..compose import constants
+from ..observation import ObservedBudget
+from ..wire import Object, entries, identity, number, text
 
 MOST_QUESTIONS = 2000
 """Counters of a cluster that are asked for."""

@@ -8,24 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.caller_policy import (
-    EVERY_CALLER,
-    Budget,
-    BudgetStatus,
-    BudgetUse,
-    CallerPolicyStatus,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.costs import (
-    limit_units,
-    spent,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import ObservedBudget
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import (
-    Condition,
-    Status,
-    unknown,
-)
+from .. import api
+from ..api.caller_policy import EVERY_CALLER, Budget, BudgetStatus, BudgetUse, CallerPolicyStatus
+from ..compose.model_gateway.costs import limit_units, spent
+from ..observation import ObservedBudget
+from .conditions import Condition, Status, unknown
 
 MOST_CALLERS = 20
 """Callers of a budget that a status lists."""

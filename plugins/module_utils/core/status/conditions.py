@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api import resource
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import cut
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import entries, fields, stated, text
+from .. import api
+from ..api import resource
+from ..text import cut
+from ..wire import entries, fields, stated, text
 
 Fields_co = TypeVar("Fields_co", bound=resource.Status, covariant=True)
 

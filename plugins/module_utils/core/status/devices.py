@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device, split_name
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.node_selectors import selects
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import listed, short_value
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, fields, number, text
+from .. import api
+from ..devices.device import Device, split_name
+from ..text import listed, short_value
+from ..wire import Object, entries, fields, number, text
+from .node_selectors import selects
 
 _EXCLUDING = frozenset({"NoSchedule", "NoExecute"})
 """Effects of device taints that keep claims without tolerations away (KEP-5055)."""

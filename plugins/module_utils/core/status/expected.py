@@ -8,26 +8,16 @@ import contextlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.engine import ClusterSelector
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.caller_keys import caller_of
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.callers import (
-    KeySecret,
-    rights,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.gateway import (
-    composed_gateways,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.devices import Promise
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.secret_references import (
-    SecretReference,
-    control_references,
-    deployment_references,
-    replica_references,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, text
+from .. import api, names
+from ..api.engine import ClusterSelector
+from ..caller_keys import caller_of
+from ..compose import constants
+from ..compose.model_gateway.callers import KeySecret, rights
+from ..compose.model_gateway.gateway import composed_gateways
+from ..problem import Ref
+from ..wire import Object, text
+from .devices import Promise
+from .secret_references import SecretReference, control_references, deployment_references, replica_references
 
 SecretKeys = Mapping[tuple[str, str], frozenset[str]]
 """Keys of Secrets by (namespace, name)."""

@@ -7,14 +7,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_class import InferenceClassStatus
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import (
-    Condition,
-    Status,
-    earlier,
-    ready,
-)
+from .. import api
+from ..api.inference_class import InferenceClassStatus
+from .conditions import Condition, Status, earlier, ready
 
 
 def inference_class(

@@ -8,47 +8,18 @@ import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.cloud import CacheStatus
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_cluster import (
-    GatewayStatus,
-    GPUPool,
-    InferenceClusterStatus,
-    ProviderConfigRef,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants, endpoint
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cluster import provider_config_name
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.mtls import (
-    internal_hostname,
-    service_address,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.openshift import ROUTE
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import Component, ObservedCluster
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import (
-    DECLARED,
-    Condition,
-    Status,
-    declared,
-    earlier,
-    hold,
-    ready,
-    truth,
-    unknown,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.route import (
-    admitted_host,
-    is_routed,
-    route_url,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import cut
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import (
-    Object,
-    entries,
-    first_address,
-    label,
-    number,
-    text,
-)
+from .. import api, names
+from ..api.cloud import CacheStatus
+from ..api.inference_cluster import GatewayStatus, GPUPool, InferenceClusterStatus, ProviderConfigRef
+from ..compose import constants, endpoint
+from ..compose.cluster import provider_config_name
+from ..compose.model_gateway.mtls import internal_hostname, service_address
+from ..compose.openshift import ROUTE
+from ..observation import Component, ObservedCluster
+from ..text import cut
+from ..wire import Object, entries, first_address, label, number, text
+from .conditions import DECLARED, Condition, Status, declared, earlier, hold, ready, truth, unknown
+from .route import admitted_host, is_routed, route_url
 
 _CLUSTER = "ClusterReady"
 _BACKEND = "BackendReady"

@@ -7,36 +7,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_gateway import (
-    InferenceGatewayStatus,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.endpoint import url_host
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.gateway import HEALTH
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import Component
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import (
-    READY,
-    Condition,
-    Status,
-    declared_message,
-    earlier,
-    hold,
-    ready,
-    unknown,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.route_policies import conflict, contested
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import cut
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import (
-    Object,
-    Objects,
-    entries,
-    first_address,
-    is_true,
-    label,
-    number,
-    text,
-)
+from .. import api, names
+from ..api.inference_gateway import InferenceGatewayStatus
+from ..compose import constants
+from ..compose.endpoint import url_host
+from ..compose.model_gateway.gateway import HEALTH
+from ..observation import Component
+from ..text import cut
+from ..wire import Object, Objects, entries, first_address, is_true, label, number, text
+from .conditions import READY, Condition, Status, declared_message, earlier, hold, ready, unknown
+from .route_policies import conflict, contested
 
 _CONTROLLER = "ControllerReady"
 _ANY_ROUTE: Object = {

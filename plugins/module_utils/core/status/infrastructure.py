@@ -7,16 +7,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api import resource
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import Component
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import (
-    Status,
-    earlier,
-    hold,
-    ready,
-    unknown,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import cut
+from ..api import resource
+from ..observation import Component
+from ..text import cut
+from .conditions import Status, earlier, hold, ready, unknown
 
 Own = TypeVar("Own", bound=resource.Status)
 

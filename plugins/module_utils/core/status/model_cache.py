@@ -7,29 +7,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_cache import (
-    CacheOnCluster,
-    CacheSummary,
-    ModelCacheStatus,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cache import (
-    ARTIFACT_ANNOTATION,
-    artifact,
-    token_copy,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import ObservedCluster
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import (
-    Condition,
-    Status,
-    earlier,
-    ready,
-    unknown,
-    written,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.workloads import pod_failures
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import cut, joined, listed
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, is_true, text
+from .. import api, names
+from ..api.model_cache import CacheOnCluster, CacheSummary, ModelCacheStatus
+from ..compose.cache import ARTIFACT_ANNOTATION, artifact, token_copy
+from ..observation import ObservedCluster
+from ..text import cut, joined, listed
+from ..wire import Object, entries, is_true, text
+from .conditions import Condition, Status, earlier, ready, unknown, written
+from .workloads import pod_failures
 
 PhaseName = Literal["", "Pending", "Hydrating", "Ready", "Failed"]
 _TOKEN_MISSING = "AuthSecretMissing"

@@ -10,24 +10,13 @@ from datetime import timedelta
 from itertools import pairwise
 from typing import Any, Literal
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_deployment import (
-    ModelDeploymentStatus,
-    ReplicaCounts,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Pending, Placement
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import (
-    Condition,
-    Status,
-    earlier,
-    hold,
-    known,
-    ready,
-    unknown,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_replica import ReplicaState
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count, cut, listed, parse_time
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import entries
+from .. import api, names
+from ..api.model_deployment import ModelDeploymentStatus, ReplicaCounts
+from ..scheduling.model import Pending, Placement
+from ..text import count, cut, listed, parse_time
+from ..wire import entries
+from .conditions import Condition, Status, earlier, hold, known, ready, unknown
+from .model_replica import ReplicaState
 
 _SCHEDULED = "ReplicasScheduled"
 _READY = "ReplicasReady"

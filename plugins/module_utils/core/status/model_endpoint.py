@@ -7,34 +7,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_endpoint import (
-    EndpointRouting,
-    ModelEndpointStatus,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.workload_cluster import WORKLOADS
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import masked
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import (
-    Condition,
-    Status,
-    earlier,
-    hold,
-    ready,
-    unknown,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.workloads import (
-    any_availability,
-    pod_failures,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import cut
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import (
-    Object,
-    Objects,
-    entries,
-    number,
-    stated,
-    text,
-)
+from .. import api, names
+from ..api.model_endpoint import EndpointRouting, ModelEndpointStatus
+from ..compose.workload_cluster import WORKLOADS
+from ..secrets import masked
+from ..text import cut
+from ..wire import Object, Objects, entries, number, stated, text
+from .conditions import Condition, Status, earlier, hold, ready, unknown
+from .workloads import any_availability, pod_failures
 
 _ROUTING = "RoutingReady"
 _REQUIRED = frozenset({"Service", "EndpointSlice", "BackendTLSPolicy", *WORKLOADS})

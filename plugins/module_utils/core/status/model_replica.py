@@ -8,21 +8,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_replica import ModelReplicaStatus
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.owner import Owner
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.workload_cluster import WORKLOADS
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import ObservedCluster
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import (
-    Condition,
-    Status,
-    declared,
-    hold,
-    known,
-    ready,
-    unknown,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.workloads import (
+from .. import api, names
+from ..api.model_replica import ModelReplicaStatus
+from ..compose.owner import Owner
+from ..compose.workload_cluster import WORKLOADS
+from ..observation import ObservedCluster
+from ..text import cut, joined
+from ..wire import Object, entries, number, stated, text
+from .conditions import Condition, Status, declared, hold, known, ready, unknown
+from .workloads import (
     EngineStall,
     PodFailure,
     any_availability,
@@ -32,8 +26,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.workl
     failures_text,
     is_permanent,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import cut, joined
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, number, stated, text
 
 _ACCEPTED = "ModelAccepted"
 _READY = "ModelReady"

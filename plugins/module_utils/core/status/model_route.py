@@ -7,19 +7,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_route import ModelRouteStatus
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import (
-    Condition,
-    Status,
-    declared_message,
-    earlier,
-    hold,
-    ready,
-    unknown,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import by_reason, joined
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, Objects, condition, identity
+from .. import api
+from ..api.model_route import ModelRouteStatus
+from ..text import by_reason, joined
+from ..wire import Object, Objects, condition, identity
+from .conditions import Condition, Status, declared_message, earlier, hold, ready, unknown
 
 _ROUTING = "RoutingReady"
 

@@ -7,29 +7,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_service import (
-    ModelServiceStatus,
-    ServiceEndpoint,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.endpoint import url_host
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import (
-    Condition,
-    Status,
-    earlier,
-    hold,
-    ready,
-    unknown,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import cut, listed
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import (
-    Object,
-    Objects,
-    entries,
-    number,
-    stated,
-    text,
-)
+from .. import api
+from ..api.model_service import ModelServiceStatus, ServiceEndpoint
+from ..compose.endpoint import url_host
+from ..text import cut, listed
+from ..wire import Object, Objects, entries, number, stated, text
+from .conditions import Condition, Status, earlier, hold, ready, unknown
 
 _RESOLVED = "EndpointsResolved"
 _ROUTING = "RoutingReady"

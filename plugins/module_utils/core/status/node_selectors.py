@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, fields, text
+from ..wire import Object, entries, fields, text
 
 
 def selects(selector: Object, node: Object) -> bool:

@@ -11,20 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import CA_KEY
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.workloads import (
-    EVENT_CONDITION,
-    stall_verdict,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import (
-    LAST_APPLIED,
-    Object,
-    entries,
-    fields,
-    identity,
-    text,
-)
+from .. import api
+from ..compose.constants import CA_KEY
+from ..wire import LAST_APPLIED, Object, entries, fields, identity, text
+from .workloads import EVENT_CONDITION, stall_verdict
 
 Trimmed = dict[str, Any]
 

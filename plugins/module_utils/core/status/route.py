@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.openshift import ROUTE
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import cut
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, fields, text
+from ..compose import constants
+from ..compose.openshift import ROUTE
+from ..text import cut
+from ..wire import Object, entries, fields, text
 
 
 def is_routed(gateway: Object | None) -> bool:

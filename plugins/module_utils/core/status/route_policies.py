@@ -11,22 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.projection import trim
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import cut
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import (
-    Object,
-    Objects,
-    condition_entry,
-    entries,
-    fields,
-    identity,
-    label,
-    number,
-    stated,
-    text,
-)
+from .. import names
+from ..compose import constants
+from ..text import cut
+from ..wire import Object, Objects, condition_entry, entries, fields, identity, label, number, stated, text
+from .projection import trim
 
 SECURITY = "SecurityPolicy"
 TRAFFIC = "BackendTrafficPolicy"

@@ -26,13 +26,13 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pod_template import PodTemplate
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cache import DEFAULT_TOKEN_KEY
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import Observed
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import without_keys
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import listed
+from .. import api, names
+from ..api.pod_template import PodTemplate
+from ..compose.cache import DEFAULT_TOKEN_KEY
+from ..observation import Observed
+from ..problem import Ref
+from ..secrets import without_keys
+from ..text import listed
 
 SecretType = Literal["generic", "tls", "docker-registry"]
 """Subcommand of `kubectl create secret`."""

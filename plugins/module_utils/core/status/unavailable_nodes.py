@@ -9,36 +9,15 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.pod import gpu_tolerations
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import (
-    NO_DEVICES,
-    NOT_READY,
-    UnavailableNode,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Taint, Toleration
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.devices import (
-    DEVICE_KEY,
-    DeviceKey,
-    Promise,
-    PublishedDevice,
-    PublishedDevices,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.workloads import (
-    EVENT_CONDITION,
-    NODE_LOST,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import (
-    Object,
-    entries,
-    fields,
-    is_being_deleted,
-    is_true,
-    label,
-    text,
-)
+from .. import names
+from ..compose import constants
+from ..compose.pod import gpu_tolerations
+from ..devices.device import Device
+from ..observation import NO_DEVICES, NOT_READY, UnavailableNode
+from ..scheduling.model import Taint, Toleration
+from ..wire import Object, entries, fields, is_being_deleted, is_true, label, text
+from .devices import DEVICE_KEY, DeviceKey, Promise, PublishedDevice, PublishedDevices
+from .workloads import EVENT_CONDITION, NODE_LOST
 
 PodKey = tuple[str, str]
 """Namespace and name of a pod."""

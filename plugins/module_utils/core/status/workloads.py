@@ -8,18 +8,9 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.engine_scripts import VERDICT
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count, cut, listed
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import (
-    Object,
-    entries,
-    fields,
-    is_being_deleted,
-    is_true,
-    number,
-    stated,
-    text,
-)
+from ..compose.engine_scripts import VERDICT
+from ..text import count, cut, listed
+from ..wire import Object, entries, fields, is_being_deleted, is_true, number, stated, text
 
 _AVAILABLE_COUNT = {"Deployment": "availableReplicas", "LeaderWorkerSet": "readyReplicas"}
 _ERRORS = (("ReplicaFailure", "True"), ("Progressing", "False"))

@@ -15,14 +15,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, warning
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.servers import table
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.servers.command_line import CommandLine, is_known
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.servers.flags import SERVED_NAME, axes, block_size
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.servers.table import TENSOR, Server
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import short
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.model_gateways import Fleet
+from ..compose import constants
+from ..problem import Problem, warning
+from ..servers import table
+from ..servers.command_line import CommandLine, is_known
+from ..servers.flags import SERVED_NAME, axes, block_size
+from ..servers.table import TENSOR, Server
+from ..text import short
+from .model_gateways import Fleet
 
 # Flags that vLLM or SGLang must have in common in all pods of a gang, and in Prefill and Decode engines.
 _SHARED_FLAGS = (

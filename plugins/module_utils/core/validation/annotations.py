@@ -7,15 +7,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import (
-    ANNOTATIONS,
-    MANAGED_BY,
-    PRIORITY_ANNOTATION,
-    RESERVED_PREFIX,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, warning
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.adapters import is_priority
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import field_path, nearest, short
+from ..names import ANNOTATIONS, MANAGED_BY, PRIORITY_ANNOTATION, RESERVED_PREFIX
+from ..problem import Problem, warning
+from ..scheduling.adapters import is_priority
+from ..text import field_path, nearest, short
 
 # Annotations with other prefixes belong to users and other programs.
 _OWN_PREFIXES = (RESERVED_PREFIX.removesuffix("/"), MANAGED_BY)

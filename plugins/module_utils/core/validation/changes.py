@@ -7,12 +7,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api import Resource, wire
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import Rule
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.shape import fields_of
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import short
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, fields
+from ..api import Resource, wire
+from ..api.base import Rule
+from ..api.shape import fields_of
+from ..problem import Problem, Ref
+from ..text import short
+from ..wire import Object, fields
 
 
 def changed_fields(resources: Iterable[Resource], applied: Callable[[Ref], Object | None]) -> Iterator[Problem]:

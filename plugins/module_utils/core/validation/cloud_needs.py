@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api import wire
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import camel
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import registry
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.cloud import Cloud, Need
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.reading import is_composed
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cluster import cloud_pool
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, warning
+from ..api import wire
+from ..api.base import camel
+from ..cloud import registry
+from ..cloud.cloud import Cloud, Need
+from ..cloud.reading import is_composed
+from ..compose.cluster import cloud_pool
+from ..problem import Problem, warning
 
 _CLASS = "className"
 

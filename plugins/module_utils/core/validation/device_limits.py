@@ -11,22 +11,13 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.limits import (
-    MAX_ATTRIBUTE_VALUE,
-    MAX_ATTRIBUTES_AND_CAPACITIES,
-    MAX_DOMAIN,
-    MAX_DRIVER,
-    MAX_ID,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.eligibility import oversized_claim
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fabric import FABRIC_DRIVER
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Constraint, Request
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import entry_path, short
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.devices import (
-    Classes,
-    named_domains,
-)
+from ..devices.limits import MAX_ATTRIBUTE_VALUE, MAX_ATTRIBUTES_AND_CAPACITIES, MAX_DOMAIN, MAX_DRIVER, MAX_ID
+from ..problem import Problem
+from ..scheduling.eligibility import oversized_claim
+from ..scheduling.fabric import FABRIC_DRIVER
+from ..scheduling.model import Constraint, Request
+from ..text import entry_path, short
+from .devices import Classes, named_domains
 
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

@@ -11,27 +11,20 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, Protocol
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api import wire
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.device import DeviceAttribute, is_memory
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.cloud import Fabric
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.registry import CLOUDS
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.quantity import Quantity, QuantityError
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.semver import Semver, SemverError
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, warning
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fabric import FABRIC_DRIVER
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.servers.command_line import CommandLine
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.servers.flags import Parallelism, parallelism
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.servers.table import SERVERS, TENSOR
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import (
-    count,
-    entry_path,
-    meant_device_memory,
-    meant_quantity,
-    nearest,
-    short,
-)
+from ..api import wire
+from ..api.device import DeviceAttribute, is_memory
+from ..cloud.cloud import Fabric
+from ..cloud.registry import CLOUDS
+from ..compose import constants
+from ..devices.device import Device
+from ..devices.quantity import Quantity, QuantityError
+from ..devices.semver import Semver, SemverError
+from ..problem import Problem, warning
+from ..scheduling.fabric import FABRIC_DRIVER
+from ..servers.command_line import CommandLine
+from ..servers.flags import Parallelism, parallelism
+from ..servers.table import SERVERS, TENSOR
+from ..text import count, entry_path, meant_device_memory, meant_quantity, nearest, short
 
 Kind = Literal["gpu", "network", "fabric", ""]
 

@@ -7,15 +7,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import all_labels
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, warning
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import adapters
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.distribution import (
-    meets,
-    topology_domain,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Cluster, Deployment, Taint
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count, nearest, short, some
+from ..names import all_labels
+from ..problem import Problem, warning
+from ..scheduling import adapters
+from ..scheduling.distribution import meets, topology_domain
+from ..scheduling.model import Cluster, Deployment, Taint
+from ..text import count, nearest, short, some
 
 
 class Clusters(Protocol):

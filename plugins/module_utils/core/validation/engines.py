@@ -8,29 +8,18 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pod_template import ResourceList
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.shape import fields_of
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import images
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway import backends
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.quantity import Quantity, QuantityError
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, warning
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import (
-    NOT_TEMPLATED,
-    field_path,
-    meant_memory,
-    short,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.agreement import (
-    cache_agreement,
-    engines_agreement,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.devices import is_tiny
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.model_gateways import (
-    Fleet,
-    engine_namespace,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.serving import engine_serving
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.volumes import pod_volumes
+from ..api.pod_template import ResourceList
+from ..api.shape import fields_of
+from ..compose import images
+from ..compose.model_gateway import backends
+from ..devices.quantity import Quantity, QuantityError
+from ..problem import Problem, warning
+from ..text import NOT_TEMPLATED, field_path, meant_memory, short
+from .agreement import cache_agreement, engines_agreement
+from .devices import is_tiny
+from .model_gateways import Fleet, engine_namespace
+from .serving import engine_serving
+from .volumes import pod_volumes
 
 # No container starts with less.
 _LEAST_BYTES = 1024**2

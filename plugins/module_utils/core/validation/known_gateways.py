@@ -11,11 +11,11 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.mtls import service_address
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import is_dns_label
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import masked
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import short
+from ..compose.model_gateway.mtls import service_address
+from ..names import is_dns_label
+from ..problem import Problem
+from ..secrets import masked
+from ..text import short
 
 _CERTIFICATES = re.compile(r"\s*(-----BEGIN CERTIFICATE-----((?!-----).)+-----END CERTIFICATE-----\s*)+", re.DOTALL)
 _ADDRESS = re.compile(r"[A-Za-z0-9._:\[\]-]{1,253}")

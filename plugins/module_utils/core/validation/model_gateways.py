@@ -8,25 +8,16 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api import (
-    CallerPolicy,
-    InferenceCluster,
-    InferenceGateway,
-    ModelEndpoint,
-    ModelService,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.caller_policy import EVERY_CALLER, Budget
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.meta import LabelSelector, impossible_label
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_endpoint import OPENAI
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_route import MOST_ENTRIES
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.caller_keys import NEXT_SUFFIX, caller_of, is_key
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.backend import (
-    endpoint_problem,
-    model_mode_obstacle,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.label_index import LabelIndex
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.budgets import (
+from ..api import CallerPolicy, InferenceCluster, InferenceGateway, ModelEndpoint, ModelService
+from ..api.caller_policy import EVERY_CALLER, Budget
+from ..api.meta import LabelSelector, impossible_label
+from ..api.model_endpoint import OPENAI
+from ..api.model_route import MOST_ENTRIES
+from ..caller_keys import NEXT_SUFFIX, caller_of, is_key
+from ..compose import constants
+from ..compose.backend import endpoint_problem, model_mode_obstacle
+from ..compose.label_index import LabelIndex
+from ..compose.model_gateway.budgets import (
     AT_GATEWAY,
     DIVIDED,
     DIVIDED_SERVICES,
@@ -38,39 +29,18 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.mode
     divided_services,
     too_many_rules,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.callers import (
-    NamespaceRights,
-    rights,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.gateway import (
-    composed_gateways,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.routes import (
-    REQUEST_TIMEOUT,
-    Route,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.selection import (
-    PolicySelection,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.service import Resolution
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.times import parse_duration
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import (
-    CLUSTER_LABEL,
-    DEPLOYMENT_LABEL,
-    REPLICA_INDEX_LABEL,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, pasted_key, warning
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.servers.command_line import CommandLine
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.servers.flags import SERVED_NAME, served_names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.servers.table import Setting
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import (
-    capitalized,
-    field_path,
-    listed,
-    nearest,
-    short,
-    some,
-)
+from ..compose.model_gateway.callers import NamespaceRights, rights
+from ..compose.model_gateway.gateway import composed_gateways
+from ..compose.model_gateway.routes import REQUEST_TIMEOUT, Route
+from ..compose.model_gateway.selection import PolicySelection
+from ..compose.service import Resolution
+from ..devices.cel.times import parse_duration
+from ..names import CLUSTER_LABEL, DEPLOYMENT_LABEL, REPLICA_INDEX_LABEL
+from ..problem import Problem, pasted_key, warning
+from ..servers.command_line import CommandLine
+from ..servers.flags import SERVED_NAME, served_names
+from ..servers.table import Setting
+from ..text import capitalized, field_path, listed, nearest, short, some
 
 _FLAG, _CONFIG, _VARIABLE = SERVED_NAME, "--config", constants.SERVED_NAME_VARIABLE
 _GATEWAY = "InferenceGateway"

@@ -7,11 +7,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.plain import Loc
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.problems import path_of
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, pasted_key
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import SHORTEST_KEY, holds_key
+from .. import api
+from ..api.plain import Loc
+from ..api.problems import path_of
+from ..problem import Problem, pasted_key
+from ..secrets import SHORTEST_KEY, holds_key
 
 # Fields that may need a key: command, arguments, variables and headers of engines, and the URL of an endpoint in mode
 # Path. Annotations and managedFields are written by programs.

@@ -17,54 +17,25 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api import Resource
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_gateway import CONTROL_CLUSTER_GATEWAY
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import registry
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.cloud import Cloud
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.explain import required_values
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.limits import MAX_EXPRESSION
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.quantity import Quantity, QuantityError
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.selector import (
-    SelectorError,
-    compile_selector,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.semver import Semver, SemverError
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import (
-    CLUSTER_LABEL,
-    DEPLOYMENT_LABEL,
-    REPLICA_INDEX_LABEL,
-    all_labels,
-    workload_namespace,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import (
-    Problem,
-    Ref,
-    Severity,
-    warning,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.adapters import fabric_of
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fabric import FABRIC_DRIVER
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import (
-    field_path,
-    meant_device_memory,
-    nearest,
-    short,
-    some,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation import known_gateways
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.annotations import (
-    deployment_priority,
-    known_annotations,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.cloud_needs import (
-    cloud_cluster_needs,
-    cluster_needs,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.device_limits import (
-    class_limits,
-    deployment_limits,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.devices import (
+from ..api import Resource
+from ..api.inference_gateway import CONTROL_CLUSTER_GATEWAY
+from ..cloud import registry
+from ..cloud.cloud import Cloud
+from ..devices.explain import required_values
+from ..devices.limits import MAX_EXPRESSION
+from ..devices.quantity import Quantity, QuantityError
+from ..devices.selector import SelectorError, compile_selector
+from ..devices.semver import Semver, SemverError
+from ..names import CLUSTER_LABEL, DEPLOYMENT_LABEL, REPLICA_INDEX_LABEL, all_labels, workload_namespace
+from ..problem import Problem, Ref, Severity, warning
+from ..scheduling.adapters import fabric_of
+from ..scheduling.fabric import FABRIC_DRIVER
+from ..text import field_path, meant_device_memory, nearest, short, some
+from . import known_gateways
+from .annotations import deployment_priority, known_annotations
+from .cloud_needs import cloud_cluster_needs, cluster_needs
+from .device_limits import class_limits, deployment_limits
+from .devices import (
     LEAST_DEVICE_MEMORY,
     class_capacities,
     class_devices,
@@ -73,15 +44,9 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.d
     named_domains,
     replica_devices,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.distribution import (
-    deployment_distribution,
-    deployment_spot,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.engines import (
-    deployment_engines,
-    replica_engines,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.model_gateways import (
+from .distribution import deployment_distribution, deployment_spot
+from .engines import deployment_engines, replica_engines
+from .model_gateways import (
     ServingIndex,
     deployment_served_name,
     endpoints_elsewhere,
@@ -95,16 +60,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.m
     route_by_hand,
     service_routes,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.reserved_names import (
-    certificate_names,
-    endpoint_name,
-    service_name,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.traffic import (
-    endpoint_target,
-    service_priorities,
-    service_shadows,
-)
+from .reserved_names import certificate_names, endpoint_name, service_name
+from .traffic import endpoint_target, service_priorities, service_shadows
 
 COMPOSED_KINDS = frozenset({"ModelCache", "ModelDeployment", "ModelReplica"})
 """Kinds that are composed into objects in a namespace on workload clusters."""

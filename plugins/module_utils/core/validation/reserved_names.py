@@ -6,19 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api import (
-    InferenceGateway,
-    ModelEndpoint,
-    ModelService,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.backends import (
-    CLIENT_CERTIFICATE,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.gateway import CALLERS_SECRET
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.model_gateways import Fleet
+from .. import names
+from ..api import InferenceGateway, ModelEndpoint, ModelService
+from ..compose import constants
+from ..compose.model_gateway.backends import CLIENT_CERTIFICATE
+from ..compose.model_gateway.gateway import CALLERS_SECRET
+from ..problem import Problem
+from .model_gateways import Fleet
 
 _SECRETS = frozenset(
     {

@@ -12,18 +12,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.disaggregation import decode_port, pool_port
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, warning
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.servers import flags, table
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.servers.command_line import (
-    CommandLine,
-    Flag,
-    is_known,
-    with_dashes,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.servers.table import Server
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import nearest, short
+from ..compose import constants
+from ..compose.disaggregation import decode_port, pool_port
+from ..problem import Problem, warning
+from ..servers import flags, table
+from ..servers.command_line import CommandLine, Flag, is_known, with_dashes
+from ..servers.table import Server
+from ..text import nearest, short
 
 _MAX_PORT = 65535
 _URL = re.compile(r"(?:https?://)?(\[[^\]]*\]|[^:/]*)(?::([0-9]{1,5}))?/?")

@@ -8,21 +8,14 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api import ModelEndpoint, Resource
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.backend import (
-    endpoint_problem,
-    model_mode_obstacle,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.endpoint_url import HTTP, parse_url
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.hosts import AllowedHosts, inner_host
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import (
-    DEPLOYMENT_LABEL,
-    MANAGED_BY,
-    MANAGED_BY_LABEL,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, warning
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import capitalized, field_path, short
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.model_gateways import Fleet
+from ..api import ModelEndpoint, Resource
+from ..compose.backend import endpoint_problem, model_mode_obstacle
+from ..compose.endpoint_url import HTTP, parse_url
+from ..compose.hosts import AllowedHosts, inner_host
+from ..names import DEPLOYMENT_LABEL, MANAGED_BY, MANAGED_BY_LABEL
+from ..problem import Problem, warning
+from ..text import capitalized, field_path, short
+from .model_gateways import Fleet
 
 _ODD = ", which proxies and backends read in different ways"
 _HINT_ODD = "Write the path that is meant, without '.' and '..', and with one slash in place of several"

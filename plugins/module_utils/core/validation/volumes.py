@@ -7,19 +7,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway import backends
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.pod import (
-    SHARED_MEMORY_PATH,
-    has_own_shared_memory,
-    shared_memory_limit,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.quantity import Quantity, QuantityError
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, warning
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.servers.command_line import CommandLine
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.servers.flags import axes
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.servers.table import TENSOR
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import nearest_name, short
+from ..compose import constants
+from ..compose.model_gateway import backends
+from ..compose.pod import SHARED_MEMORY_PATH, has_own_shared_memory, shared_memory_limit
+from ..devices.quantity import Quantity, QuantityError
+from ..problem import Problem, warning
+from ..servers.command_line import CommandLine
+from ..servers.flags import axes
+from ..servers.table import TENSOR
+from ..text import nearest_name, short
 
 _COMPOSED = ("dshm", "nixl-shm", "model-cache")
 """Names of the volumes that the fleet adds to pods."""

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import compare
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.ownership import labels
+from ..engine.ownership import labels
+from . import compare
 
 Described = Mapping[str, Any]
 _TARGETS = ("GatewayId", "NatGatewayId", "TransitGatewayId", "NetworkInterfaceId", "InstanceId")

@@ -8,22 +8,16 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.eks_settings import EKSClusterSettings
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_class import EKSProvisioning
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_cluster import NodePool
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pricing import PurchaseOption
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.cloud import (
-    Cloud,
-    Fabric,
-    Login,
-    Platform,
-    node_pool,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import demand, machines, needs
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.names import cluster_name
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.reading import KIND
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.validation import VALIDATION
+from ... import api
+from ...api.eks_settings import EKSClusterSettings
+from ...api.inference_class import EKSProvisioning
+from ...api.inference_cluster import NodePool
+from ...api.pricing import PurchaseOption
+from ..cloud import Cloud, Fabric, Login, Platform, node_pool
+from . import demand, machines, needs
+from .names import cluster_name
+from .reading import KIND
+from .validation import VALIDATION
 
 _EFA = Fabric(
     type="EFA",

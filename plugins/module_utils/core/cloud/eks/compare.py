@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import unquote
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine import compare
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import MANAGED_BY
+from ...names import MANAGED_BY
+from ..engine import compare
 
 MODES = ("CONFIG_MAP", "API_AND_CONFIG_MAP", "API")
 """Authentication modes of a cluster, each of which can only be left for the next."""

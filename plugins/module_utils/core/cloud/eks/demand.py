@@ -8,16 +8,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.accounts import Account
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import pools
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import (
-    node_groups,
-    quotas,
-    validation,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.reading import EksCluster
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.quotas import QuotaDemand, QuotaWords
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
+from ...accounts import Account
+from ...wire import Object
+from .. import pools
+from ..quotas import QuotaDemand, QuotaWords
+from . import node_groups, quotas, validation
+from .reading import EksCluster
 
 WORDS = QuotaWords(holder="account", ask="Ask for more in Service Quotas (EC2)", lower="nodeCount", is_certain=True)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.hints import Hints
+from ..hints import Hints
 
 _QUOTA = "request a quota increase in Service Quotas"
 _CAPACITY = (

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import names, regions
+from . import names, regions
 
 _VERSION = "2012-10-17"
 _ASSUME = "sts:AssumeRole"

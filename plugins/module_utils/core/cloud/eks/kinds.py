@@ -35,12 +35,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import compare as eks_compare
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine import compare, kinds
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.kinds import Field, Phase
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.ownership import Owners
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import MANAGED_BY
+from ...names import MANAGED_BY
+from ..engine import compare, kinds
+from ..engine.kinds import Field, Phase
+from ..engine.ownership import Owners
+from . import compare as eks_compare
+from . import names
 
 OWNERS = Owners(
     cluster=names.CLUSTER_TAG,

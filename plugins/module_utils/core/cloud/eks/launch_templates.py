@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import names
+from . import names
 
 EFA = "EFA"
 ROOT_DEVICE = "/dev/xvda"

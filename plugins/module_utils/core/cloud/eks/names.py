@@ -5,7 +5,7 @@ where it has fixed ones."""
 
 from __future__ import annotations
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import MANAGED_BY, child_name
+from ...names import MANAGED_BY, child_name
 
 CLUSTER_TAG = "modelplane.ai/cluster"
 MANAGED_BY_TAG = "modelplane.ai/managed-by"

@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import pools
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.cloud import Need
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import launch_templates, quotas
+from .. import pools
+from ..cloud import Need
+from . import launch_templates, quotas
 
 _RARE = "p"
 """Family of machines whose quota is 0 in new accounts and that are rarely free (EC2: "Amazon EC2 instance type quotas",

@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.addresses import network, private_twin
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import names
+from ..addresses import network, private_twin
+from . import names
 
 ELB_TAG = "kubernetes.io/role/elb"
 """Tag of the subnets that load balancers for the internet are put in."""

@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import pools
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import launch_templates, machines
+from .. import pools
+from . import launch_templates, machines
 
 CAPACITY_BLOCK = "CAPACITY_BLOCK"
 _AMI_VARIANTS = {pools.SYSTEM: "STANDARD", pools.GPU: "NVIDIA"}

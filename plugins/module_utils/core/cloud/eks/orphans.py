@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.orphans import left_alone
+from ..orphans import left_alone
 
 Wire = Mapping[str, Any]
 Tags = Mapping[str, str]

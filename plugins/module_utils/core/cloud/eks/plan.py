@@ -8,18 +8,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.eks_settings import EKSClusterSettings
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import pools
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import (
-    launch_templates,
-    names,
-    network,
-    node_groups,
-    resources,
-    validation,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.names import kubeconfig_secret
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.validation import require
+from ...api.eks_settings import EKSClusterSettings
+from .. import pools
+from ..names import kubeconfig_secret
+from ..validation import require
+from . import launch_templates, names, network, node_groups, resources, validation
 
 STORAGE_CLASS = "modelplane-rwx-efs"
 FLEET = "default"

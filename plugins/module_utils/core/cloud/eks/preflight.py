@@ -9,25 +9,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.accounts import (
-    Account,
-    ClusterThere,
-    Offering,
-    PoolThere,
-    Quota,
-    Reservation,
-    Zone,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import demand, machines, quotas
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.offerings import not_offered
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.preflight import (
-    Line,
-    Verdict,
-    meeting,
-    of_limits,
-    verdict,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import nearest_key
+from ...accounts import Account, ClusterThere, Offering, PoolThere, Quota, Reservation, Zone
+from ...text import nearest_key
+from ..offerings import not_offered
+from ..preflight import Line, Verdict, meeting, of_limits, verdict
+from . import demand, machines, quotas
 
 Wire = Mapping[str, Any]
 

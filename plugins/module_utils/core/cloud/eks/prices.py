@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.regions import partition
+from .regions import partition
 
 SERVICE_CODE = "AmazonEC2"
 PLATFORM = "Linux/UNIX"

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.eks_cluster import EKSNetworking
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.eks_settings import EKSClusterSettings
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import reading
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.launch_templates import template_name
+from ...api.eks_cluster import EKSNetworking
+from ...api.eks_settings import EKSClusterSettings
+from .. import reading
+from .launch_templates import template_name
 
 KIND = "EKSCluster"
 

@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.bodies import merged
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import compare
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.kinds import KINDS
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.node_groups import CAPACITY_BLOCK
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.compare import minors
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.diff import Change
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.kinds import Actual, Resource
+from ..bodies import merged
+from ..engine.compare import minors
+from ..engine.diff import Change
+from ..engine.kinds import Actual, Resource
+from . import compare
+from .kinds import KINDS
+from .node_groups import CAPACITY_BLOCK
 
 Body = Mapping[str, Any]
 

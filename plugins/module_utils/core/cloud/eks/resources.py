@@ -8,15 +8,10 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import pools
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.bodies import resource
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import (
-    identity,
-    launch_templates,
-    names,
-    network,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.kinds import Resource
+from .. import pools
+from ..bodies import resource
+from ..engine.kinds import Resource
+from . import identity, launch_templates, names, network
 
 Plan = Mapping[str, Any]
 

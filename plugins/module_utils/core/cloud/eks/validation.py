@@ -10,26 +10,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from ipaddress import IPv4Network
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import addresses
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import (
-    launch_templates,
-    names,
-    reading,
-    regions,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.names import kubeconfig_secret
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.validation import (
-    Validation,
-    of_key,
-    of_pool_zones,
-    of_pools,
-    of_range,
-    of_version,
-    where_written,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import short_value
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
+from ...problem import Problem, Ref
+from ...text import short_value
+from ...wire import Object
+from .. import addresses
+from ..names import kubeconfig_secret
+from ..validation import Validation, of_key, of_pool_zones, of_pools, of_range, of_version, where_written
+from . import launch_templates, names, reading, regions
 
 LARGEST, SMALLEST = 16, 28
 """Prefixes of the largest and the smallest VPC, and subnet (Amazon VPC: "VPC CIDR blocks", "Subnet sizing")."""

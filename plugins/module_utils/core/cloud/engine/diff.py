@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.compare import at, put
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.graph import UNKNOWN, has_unknown
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.kinds import Actual, Field, Kind
+from .compare import at, put
+from .graph import UNKNOWN, has_unknown
+from .kinds import Actual, Field, Kind
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.compare import at
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.kinds import Resource
+from .compare import at
+from .kinds import Resource
 
 Needs = Mapping[str, Collection[str]]
 """Keys, each with the keys of what it needs."""

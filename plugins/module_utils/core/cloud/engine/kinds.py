@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NotRequired, TypedDict
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine import compare
+from . import compare
 
 Actual = Mapping[str, Any]
 """An object as its API returns it."""

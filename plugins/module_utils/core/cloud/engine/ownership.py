@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.compare import at
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.kinds import Kind
+from .compare import at
+from .kinds import Kind
 
 
 @dataclass(frozen=True)

@@ -7,22 +7,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.gke_pool import DRIVER_VERSION, SPECIFIC
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.gke_settings import GKEClusterSettings
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_class import GKEProvisioning
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_cluster import NodePool
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pricing import PurchaseOption
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.cloud import (
-    Cloud,
-    Identity,
-    Login,
-    Platform,
-    node_pool,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import demand, machines, needs
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.names import cluster_name
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.reading import KIND
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.validation import VALIDATION
+from ...api.gke_pool import DRIVER_VERSION, SPECIFIC
+from ...api.gke_settings import GKEClusterSettings
+from ...api.inference_class import GKEProvisioning
+from ...api.inference_cluster import NodePool
+from ...api.pricing import PurchaseOption
+from ..cloud import Cloud, Identity, Login, Platform, node_pool
+from . import demand, machines, needs
+from .names import cluster_name
+from .reading import KIND
+from .validation import VALIDATION
 
 
 def _login(place: Any, name: str) -> dict[str, Any]:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import addresses
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine import compare
+from .. import addresses
+from ..engine import compare
 
 _OWN_LABELS = (
     "modelplane.ai/",

@@ -9,13 +9,10 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.accounts import Account
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import (
-    node_pools,
-    validation,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.quotas import QuotaDemand, QuotaWords
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
+from ...accounts import Account
+from ...wire import Object
+from ..quotas import QuotaDemand, QuotaWords
+from . import node_pools, validation
 
 Wire = Mapping[str, Any]
 

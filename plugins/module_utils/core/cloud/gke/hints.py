@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import re
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import rights
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.hints import Hints
+from ..hints import Hints
+from . import rights
 
 _STOCKOUT = (
     "Google has no such machine free in this zone: add zones to the pool, use another machine type, or reserve "

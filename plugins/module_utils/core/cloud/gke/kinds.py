@@ -31,9 +31,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine import compare, kinds
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.kinds import Field, Phase
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import compare as gke_compare
+from ..engine import compare, kinds
+from ..engine.kinds import Field, Phase
+from . import compare as gke_compare
 
 SERVICES = {
     "compute": "https://compute.googleapis.com",

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from hashlib import sha256
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import child_name
+from ...names import child_name
 
 LIMIT = 40
 """Longest name of a GKE cluster, which its network has too."""

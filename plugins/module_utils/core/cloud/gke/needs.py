@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.gke_pool import SPECIFIC
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import pools
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.cloud import Need
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import machines
+from ...api.gke_pool import SPECIFIC
+from .. import pools
+from ..cloud import Need
+from . import machines
 
 _QUOTAS = "IAM & Admin, Quotas & System Limits"
 

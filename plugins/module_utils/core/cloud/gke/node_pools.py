@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.gke_pool import DRIVER_VERSION, NONE, SPECIFIC
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import pools
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import machines
+from ...api.gke_pool import DRIVER_VERSION, NONE, SPECIFIC
+from .. import pools
+from . import machines
 
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 IMAGE_TYPE = "COS_CONTAINERD"

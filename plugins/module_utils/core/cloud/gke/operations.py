@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.kinds import EVERY, OPERATIONS, VERSIONS
+from .kinds import EVERY, OPERATIONS, VERSIONS
 
 Operation = Mapping[str, Any]
 

@@ -30,10 +30,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.kinds import Resource
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import compare
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.kinds import EVERY, LEFT, VERSIONS
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.orphans import left_alone
+from ..engine.kinds import Resource
+from ..orphans import left_alone
+from . import compare
+from .kinds import EVERY, LEFT, VERSIONS
 
 Wire = Mapping[str, Any]
 

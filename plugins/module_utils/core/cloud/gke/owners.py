@@ -7,11 +7,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.kinds import Resource
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.ownership import Owners
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.kinds import KINDS
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.requests import title
+from ..engine.kinds import Resource
+from ..engine.ownership import Owners
+from . import names
+from .kinds import KINDS
+from .requests import title
 
 OWNERS = Owners(
     cluster=names.CLUSTER_LABEL,

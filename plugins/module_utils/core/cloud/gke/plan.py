@@ -9,18 +9,13 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import pools
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.bodies import merged, resource
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.kinds import Resource
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import (
-    names,
-    node_pools,
-    reading,
-    validation,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.names import kubeconfig_secret
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.validation import require
+from ... import api
+from .. import pools
+from ..bodies import merged, resource
+from ..engine.kinds import Resource
+from ..names import kubeconfig_secret
+from ..validation import require
+from . import names, node_pools, reading, validation
 
 FLEET = "default"
 STORAGE_CLASS = "modelplane-rwx"

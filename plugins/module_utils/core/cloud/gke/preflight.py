@@ -8,39 +8,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.accounts import (
-    EVERYWHERE,
-    Account,
-    ClusterThere,
-    Offering,
-    PoolThere,
-    Quota,
-    Reservation,
-    Zone,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.compare import numbers
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import (
-    compare,
-    demand,
-    machines,
-    reservations,
-    rights,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.demand import (
-    family,
-    gpus,
-    machine_type,
-    zones_of,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.offerings import not_offered
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.preflight import (
-    Line,
-    Verdict,
-    meeting,
-    of_limits,
-    verdict,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import nearest_key
+from ...accounts import EVERYWHERE, Account, ClusterThere, Offering, PoolThere, Quota, Reservation, Zone
+from ...text import nearest_key
+from ..engine.compare import numbers
+from ..offerings import not_offered
+from ..preflight import Line, Verdict, meeting, of_limits, verdict
+from . import compare, demand, machines, reservations, rights
+from .demand import family, gpus, machine_type, zones_of
 
 Wire = Mapping[str, Any]
 Types = Mapping[str, Mapping[str, Wire]]

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.gke_cluster import GKENetworking
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.gke_settings import GKEClusterSettings
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import reading
+from ...api.gke_cluster import GKENetworking
+from ...api.gke_settings import GKEClusterSettings
+from .. import reading
 
 KIND = "GKECluster"
 

@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.bodies import merged
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.compare import at, minors, numbers
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.diff import Change
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.kinds import Resource
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import compare, policies
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.kinds import EVERY, VERSIONS
+from ..bodies import merged
+from ..engine.compare import at, minors, numbers
+from ..engine.diff import Change
+from ..engine.kinds import Resource
+from . import compare, policies
+from .kinds import EVERY, VERSIONS
 
 Found = Mapping[str, Any]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.preflight import Line
+from ..preflight import Line
 
 Wire = Mapping[str, Any]
 Found = Mapping[str, Mapping[str, Wire]]

@@ -10,20 +10,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from ipaddress import IPv4Network, ip_network
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import pools
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import machines, names, reading, regions
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.validation import (
-    Validation,
-    of_key,
-    of_pool_zones,
-    of_pools,
-    of_range,
-    of_version,
-    where_written,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import short_value
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
+from ...problem import Problem, Ref
+from ...text import short_value
+from ...wire import Object
+from .. import pools
+from ..validation import Validation, of_key, of_pool_zones, of_pools, of_range, of_version, where_written
+from . import machines, names, reading, regions
 
 _VERSION = re.compile(r"1\.[0-9]{1,3}(\.[0-9]{1,3}(-gke\.[0-9]+)?)?")
 _PROJECT = re.compile(r"([a-z0-9][-a-z0-9.]*\.[a-z]+:)?[a-z][-a-z0-9]{4,28}[a-z0-9]")

@@ -6,13 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.gateway.backend import (
-    GatewayBackend,
-    HelmRelease,
-    ServicePort,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.gateway.traefik import TRAEFIK
+from ... import api
+from .backend import GatewayBackend, HelmRelease, ServicePort
+from .traefik import TRAEFIK
 
 BACKENDS: Mapping[str, GatewayBackend] = {"Traefik": TRAEFIK}
 """Proxies by `spec.backend` of the InferenceGateway."""

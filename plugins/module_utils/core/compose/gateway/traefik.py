@@ -8,20 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_gateway import GatewayListener
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.control import (
-    control_labels,
-    kept_namespace,
-    system_namespace,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.gateway.backend import (
-    HelmRelease,
-    ServicePort,
-    gateway_listener,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
+from ... import api, names
+from ...api.inference_gateway import GatewayListener
+from ...wire import Object
+from .. import constants
+from ..control import control_labels, kept_namespace, system_namespace
+from .backend import HelmRelease, ServicePort, gateway_listener
 
 NAMESPACE = "traefik-system"
 _SERVICE = "traefik"

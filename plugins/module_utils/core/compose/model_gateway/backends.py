@@ -8,23 +8,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_endpoint import (
-    ANTHROPIC,
-    AUTHORIZATION,
-    X_API_KEY,
-    APIKey,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants, private_headers
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.backend import model_mode_obstacle
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.endpoint import path_prefix
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.endpoint_url import parse_url
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway import parts
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.mtls import (
-    PORT,
-    ClusterGateway,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
+from ... import api, names
+from ...api.model_endpoint import ANTHROPIC, AUTHORIZATION, X_API_KEY, APIKey
+from ...wire import Object
+from .. import constants, private_headers
+from ..backend import model_mode_obstacle
+from ..endpoint import path_prefix
+from ..endpoint_url import parse_url
+from . import parts
+from .mtls import PORT, ClusterGateway
 
 AI_API = f"{constants.AI_GROUP}/v1beta1"
 CLIENT_CERTIFICATE = f"{constants.MODEL_GATEWAY}-client"

@@ -13,34 +13,17 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, TypeAlias
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.caller_policy import Budget
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway import parts
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.callers import (
-    BY_TOKEN,
-    NamespaceRights,
-    Rights,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.costs import (
-    COST_KEY,
-    limit_units,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.gateway import (
-    DEFAULT_PRIORITIES,
-    accepts_tokens,
-    listener_name,
-    listener_names,
-    retries,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.patterns import (
-    Matches,
-    divided,
-    pattern,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.routes import Route
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import some
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
+from ... import api, names
+from ...api.caller_policy import Budget
+from ...text import some
+from ...wire import Object
+from .. import constants
+from . import parts
+from .callers import BY_TOKEN, NamespaceRights, Rights
+from .costs import COST_KEY, limit_units
+from .gateway import DEFAULT_PRIORITIES, accepts_tokens, listener_name, listener_names, retries
+from .patterns import Matches, divided, pattern
+from .routes import Route
 
 DIVIDED = "is not one limit for all callers together, but one for each group of them, as one cannot hold all names"
 UNDIVIDED = "name fewer callers, or select services that no other CallerPolicy selects"

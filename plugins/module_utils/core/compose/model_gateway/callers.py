@@ -12,24 +12,16 @@ from functools import cached_property
 from hashlib import sha256
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.caller_policy import Budget
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_gateway import CallerTokens
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.caller_keys import (
-    NEXT_SUFFIX,
-    caller_of,
-    entries_of,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway import parts
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.gateway import TOKEN_PROVIDER
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.patterns import (
-    Matches,
-    divided,
-    pattern,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.routes import Route
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, identity, text
+from ... import api
+from ...api.caller_policy import Budget
+from ...api.inference_gateway import CallerTokens
+from ...caller_keys import NEXT_SUFFIX, caller_of, entries_of
+from ...wire import Object, entries, identity, text
+from .. import constants
+from . import parts
+from .gateway import TOKEN_PROVIDER
+from .patterns import Matches, divided, pattern
+from .routes import Route
 
 _MOST_VALUES = 256
 BY_TOKEN = {"type": "Exact", "name": constants.CALLER_HEADER, "value": constants.TOKEN_CALLER}

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.caller_policy import MOST, Budget
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.pricing import ModelPrice
+from ...api.caller_policy import MOST, Budget
+from ...pricing import ModelPrice
 
 COST_KEY = "llm_cost"
 """Key of the cost of a request in the metadata of the AI gateway."""

@@ -7,15 +7,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_gateway import CallerTokens
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants, private_headers
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.control import (
-    control_labels,
-    system_namespace,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway import parts
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
+from ... import api, names
+from ...api.inference_gateway import CallerTokens
+from ...wire import Object
+from .. import constants, private_headers
+from ..control import control_labels, system_namespace
+from . import parts
 
 NAME = constants.MODEL_GATEWAY
 CALLERS_POLICY = f"{NAME}-callers"

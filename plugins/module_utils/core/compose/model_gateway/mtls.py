@@ -13,16 +13,14 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.control import control_labels
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.endpoint_slices import manual_slice
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.endpoint_url import AddressType
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway import parts
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.gateway import (
-    gateway_metadata,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
+from ... import api, names
+from ...wire import Object
+from .. import constants
+from ..control import control_labels
+from ..endpoint_slices import manual_slice
+from ..endpoint_url import AddressType
+from . import parts
+from .gateway import gateway_metadata
 
 PORT = 443
 _NAME = constants.CLUSTER_GATEWAY

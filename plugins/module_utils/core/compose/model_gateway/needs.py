@@ -7,15 +7,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.caller_policy import Budget
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.gateway import (
-    composed_gateways,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.selection import (
-    PolicySelection,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.stack import GATEWAY
+from ... import api
+from ...api.caller_policy import Budget
+from ..stack import GATEWAY
+from .gateway import composed_gateways
+from .selection import PolicySelection
 
 CERTIFICATES = "certificates"
 """Need of clusters whose gateways prove by certificates who they are: those with a gateway, and those with engines."""

@@ -34,41 +34,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.caller_policy import Budget
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway import backends, parts
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.backends import (
-    Overflow,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.budgets import (
-    RateLimiter,
-    counting_objects,
-    counts_tokens_of_callers,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.callers import (
-    NamespaceRights,
-    Rights,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.gateway import (
-    gateway_metadata,
-    rate_limited,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.mtls import ClusterGateway
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.refusals import (
-    MISSING_ENDPOINT,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.routes import (
-    Route,
-    ai_route,
-    host_rewrite,
-    reference,
-    rule_of,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.selection import (
-    PolicySelection,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, fields, identity, text
+from ... import api, names
+from ...api.caller_policy import Budget
+from ...wire import Object, entries, fields, identity, text
+from .. import constants
+from . import backends, parts
+from .backends import Overflow
+from .budgets import RateLimiter, counting_objects, counts_tokens_of_callers
+from .callers import NamespaceRights, Rights
+from .gateway import gateway_metadata, rate_limited
+from .mtls import ClusterGateway
+from .refusals import MISSING_ENDPOINT
+from .routes import Route, ai_route, host_rewrite, reference, rule_of
+from .selection import PolicySelection
 
 _UNKNOWN = f"{constants.CLUSTER_GATEWAY}-unknown"
 _LISTENER = {**parts.named("Gateway", constants.CLUSTER_GATEWAY, constants.GATEWAY_GROUP), "sectionName": parts.HTTPS}

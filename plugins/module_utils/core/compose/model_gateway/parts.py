@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
+from ... import names
+from ...wire import Object
+from .. import constants
 
 ENVOY_API = f"{constants.ENVOY_GROUP}/v1alpha1"
 GATEWAY_API = f"{constants.GATEWAY_GROUP}/v1"

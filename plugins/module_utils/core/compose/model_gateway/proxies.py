@@ -14,15 +14,11 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway import parts
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.refusals import (
-    MISSING_ENDPOINT,
-    Refusal,
-    local_replies,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.network import outside_rules
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
+from ...wire import Object
+from .. import constants
+from ..network import outside_rules
+from . import parts
+from .refusals import MISSING_ENDPOINT, Refusal, local_replies
 
 _DRAIN = "300s"
 """Time that a terminating pod lets requests finish."""

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
+from .. import constants
 
 WAIT = 60
 """Seconds that clients may wait for a budget by themselves. They would for hours: Anthropic's honor any Retry-After."""

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.route_tree import WIDTH
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.service import MatchedEndpoint, Resolution
+from ... import api, names
+from ..route_tree import WIDTH
+from ..service import MatchedEndpoint, Resolution
 
 NO_ROOM = f"a route in mode Model has at most {WIDTH} endpoints"
 

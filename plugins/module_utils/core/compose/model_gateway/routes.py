@@ -9,32 +9,19 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.meta import ObjectMeta
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_route import ModelRouteSpec
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.control import control_labels
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway import backends, parts
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.backends import (
-    ClusterGateways,
-    Overflow,
-    Target,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.costs import (
-    COST_KEY,
-    ServicePrices,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.gateway import (
-    NAME,
-    accepts_tokens,
-    gateway_metadata,
-    listener_names,
-    parent,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.mtls import ClusterGateway
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.service import Resolution
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.workload_cluster import workload_namespace
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
+from ... import api, names
+from ...api.meta import ObjectMeta
+from ...api.model_route import ModelRouteSpec
+from ...wire import Object
+from .. import constants
+from ..control import control_labels
+from ..service import Resolution
+from ..workload_cluster import workload_namespace
+from . import backends, parts
+from .backends import ClusterGateways, Overflow, Target
+from .costs import COST_KEY, ServicePrices
+from .gateway import NAME, accepts_tokens, gateway_metadata, listener_names, parent
+from .mtls import ClusterGateway
 
 REQUEST_TIMEOUT = "300s"
 """Default timeout of a whole request: the drain timeout of the gateway's pods."""

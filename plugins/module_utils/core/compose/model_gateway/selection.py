@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.label_index import LabelIndex
+from ... import api
+from ..label_index import LabelIndex
 
 
 class PolicySelection:

@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.caller_keys import KEY_LENGTH
+from ... import api
+from ...caller_keys import KEY_LENGTH
 
 MESSAGE_BYTES = 64 << 20
 """Largest message that the AI gateway and Envoy Gateway take from each other, as the serving stack installs them."""

@@ -20,15 +20,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.route_tree import WIDTH
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import (
-    Object,
-    entries,
-    fields,
-    identity,
-    number,
-    text,
-)
+from ...wire import Object, entries, fields, identity, number, text
+from ..route_tree import WIDTH
 
 _AI_ROUTE = "AIGatewayRoute"
 Slots = tuple[Mapping[str, Any], ...]

@@ -9,20 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel import types as t
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.collections import element_at
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.declarations import Overload
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.state import Run, State
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.values import (
-    MISSING,
-    NONE,
-    CelError,
-    CelMap,
-    Optional,
-    equal,
-    no_overload,
-    type_name,
-)
+from . import types as t
+from .collections import element_at
+from .declarations import Overload
+from .state import Run, State
+from .values import MISSING, NONE, CelError, CelMap, Optional, equal, no_overload, type_name
 
 
 def equal_or_not(left: Any, right: Any, negated: bool, state: State) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.types import Type
+from .types import Type
 
 
 @dataclass(eq=False, slots=True)

@@ -11,28 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel import types as t
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.ast import (
-    Bind,
-    Call,
-    Comprehension,
-    Ident,
-    ListLiteral,
-    Literal,
-    Logic,
-    MapLiteral,
-    Node,
-    OptMap,
-    Select,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.declarations import (
-    DEVICE_FIELDS,
-    FUNCTIONS,
-    METHODS,
-    TYPE_NAMES,
-    Overload,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.lexer import CelSyntaxError
+from . import types as t
+from .ast import Bind, Call, Comprehension, Ident, ListLiteral, Literal, Logic, MapLiteral, Node, OptMap, Select
+from .declarations import DEVICE_FIELDS, FUNCTIONS, METHODS, TYPE_NAMES, Overload
+from .lexer import CelSyntaxError
 
 _VARIABLES = {"device": t.DEVICE}
 

@@ -14,8 +14,10 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.standard import add
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.values import (
+from ..quantity import MAX_INT64, MIN_INT64
+from ..regex import Regex, RegexError, compile_regex
+from .standard import add
+from .values import (
     MISSING,
     CelError,
     CelMap,
@@ -28,12 +30,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.
     is_comparable,
     no_overload,
     type_name,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.quantity import MAX_INT64, MIN_INT64
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.regex import (
-    Regex,
-    RegexError,
-    compile_regex,
 )
 
 # Go's unicode.IsSpace, as strings.TrimSpace uses it; Python's strip() takes some control characters too.

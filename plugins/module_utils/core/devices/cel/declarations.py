@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel import types as t
+from . import types as t
 
 
 class Overload(NamedTuple):

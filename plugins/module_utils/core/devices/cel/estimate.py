@@ -15,28 +15,10 @@ from dataclasses import dataclass, replace
 from math import ceil
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel import types as t
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.ast import (
-    Bind,
-    Call,
-    Comprehension,
-    Ident,
-    ListLiteral,
-    Literal,
-    Logic,
-    MapLiteral,
-    Node,
-    OptMap,
-    Select,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.checker import Checked
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.limits import (
-    MAX_ATTRIBUTE_VALUE,
-    MAX_ATTRIBUTES_AND_CAPACITIES,
-    MAX_DOMAIN,
-    MAX_DRIVER,
-    MAX_ID,
-)
+from ..limits import MAX_ATTRIBUTE_VALUE, MAX_ATTRIBUTES_AND_CAPACITIES, MAX_DOMAIN, MAX_DRIVER, MAX_ID
+from . import types as t
+from .ast import Bind, Call, Comprehension, Ident, ListLiteral, Literal, Logic, MapLiteral, Node, OptMap, Select
+from .checker import Checked
 
 _UNLIMITED = 2**64 - 1
 _LIST = 10
@@ -138,24 +120,21 @@ def _compare_sets(left: int, right: int) -> int:
     return left * right + 1
 
 
-_COSTS: Mapping[str, Callable[..., int]] = {
-    name: cost
-    for cost, names in {
-        _read_first: "lowerAscii upperAscii substring trim format url ip isIP cidr isCIDR quantity isQuantity semver "
-        "isSemver strings.quote",
-        _read_twice: "replace split ip.isCanonical",
-        _read_second: "startsWith endsWith",
-        _contains: "contains",
-        _matches: "matches find findAll",
-        _compare: "_==_ _!=_ _<_ _<=_ _>_ _>=_",
-        _validate: "validate",
-        _join: "join",
-        _copy: "flatten reverse",
-        _sort: "distinct sort",
-        _compare_sets: "sets.contains sets.intersects sets.equivalent",
-    }.items()
-    for name in names.split()
+_FUNCTIONS: Mapping[Callable[..., int], str] = {
+    _read_first: "lowerAscii upperAscii substring trim format url ip isIP cidr isCIDR quantity isQuantity semver "
+    "isSemver strings.quote",
+    _read_twice: "replace split ip.isCanonical",
+    _read_second: "startsWith endsWith",
+    _contains: "contains",
+    _matches: "matches find findAll",
+    _compare: "_==_ _!=_ _<_ _<=_ _>_ _>=_",
+    _validate: "validate",
+    _join: "join",
+    _copy: "flatten reverse",
+    _sort: "distinct sort",
+    _compare_sets: "sets.contains sets.intersects sets.equivalent",
 }
+_COSTS = {name: cost for cost, names in _FUNCTIONS.items() for name in names.split()}
 """Costs of functions, by the sizes of the target and the arguments. Other functions cost 1."""
 _AGGREGATES = frozenset(("isSorted", "sum", "max", "min", "indexOf", "lastIndexOf"))
 _PARTS_OF_TEXTS = frozenset(("find", "findAll", "lowerAscii", "replace", "split", "substring", "trim", "upperAscii"))

@@ -15,56 +15,21 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel import library
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel import types as t
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.access import (
-    accepts,
-    at,
-    at_name,
-    caller,
-    equal_or_not,
-    has,
-    optional_at,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.ast import (
-    Bind,
-    Call,
-    Comprehension,
-    Ident,
-    ListLiteral,
-    Literal,
-    Logic,
-    MapLiteral,
-    Node,
-    OptMap,
-    Select,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.checker import Checked
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.collections import regex_for, total_of
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.declarations import (
-    FUNCTIONS,
-    METHODS,
-    TYPE_NAMES,
-    Overload,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.formats import CLAUSE_TYPES, clauses
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.lexer import CelSyntaxError
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.loops import LOOPS
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.standard import CONVERSIONS, OPERATORS
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.state import Run, State
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.values import (
-    MISSING,
-    NONE,
-    CelError,
-    CelMap,
-    Optional,
-    TypeValue,
-    UInt,
-    no_overload,
-    type_name,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.quantity import Quantity
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.semver import Semver
+from ..quantity import Quantity
+from ..semver import Semver
+from . import library
+from . import types as t
+from .access import accepts, at, at_name, caller, equal_or_not, has, optional_at
+from .ast import Bind, Call, Comprehension, Ident, ListLiteral, Literal, Logic, MapLiteral, Node, OptMap, Select
+from .checker import Checked
+from .collections import regex_for, total_of
+from .declarations import FUNCTIONS, METHODS, TYPE_NAMES, Overload
+from .formats import CLAUSE_TYPES, clauses
+from .lexer import CelSyntaxError
+from .loops import LOOPS
+from .standard import CONVERSIONS, OPERATORS
+from .state import Run, State
+from .values import MISSING, NONE, CelError, CelMap, Optional, TypeValue, UInt, no_overload, type_name
 
 # Constants that Kubernetes makes again at each evaluation.
 _FOLDED_HERE = frozenset((Quantity, Semver))

@@ -13,21 +13,9 @@ from collections.abc import Callable
 from datetime import date
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.network import is_url
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.standard import to_string
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.values import (
-    NONE,
-    CelError,
-    CelMap,
-    Duration,
-    Opaque,
-    Optional,
-    Spend,
-    Timestamp,
-    TypeValue,
-    UInt,
-    type_name,
-)
+from .network import is_url
+from .standard import to_string
+from .values import NONE, CelError, CelMap, Duration, Opaque, Optional, Spend, Timestamp, TypeValue, UInt, type_name
 
 _CLAUSE = re.compile(r"%(?:(%)|(?:\.([0-9]+))?(.?))", re.DOTALL)
 _PRECISION = 6

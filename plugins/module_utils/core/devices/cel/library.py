@@ -14,23 +14,10 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel import (
-    collections,
-    formats,
-    network,
-    standard,
-    times,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.values import (
-    NONE,
-    Duration,
-    Opaque,
-    Optional,
-    UInt,
-    cost_size,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.quantity import Quantity
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.semver import Semver
+from ..quantity import Quantity
+from ..semver import Semver
+from . import collections, formats, network, standard, times
+from .values import NONE, Duration, Opaque, Optional, UInt, cost_size
 
 Function = Callable[..., Any]
 # A cost from the arguments, before the function is called.

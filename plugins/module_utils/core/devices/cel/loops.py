@@ -13,14 +13,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel import library
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.collections import sort_by_keys
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.state import Run, State
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.values import (
-    CelError,
-    CelMap,
-    no_overload,
-)
+from . import library
+from .collections import sort_by_keys
+from .state import Run, State
+from .values import CelError, CelMap, no_overload
 
 Part = tuple[Run, int] | None  # pylint: disable=unsupported-binary-operation
 Slots = tuple[int, ...]

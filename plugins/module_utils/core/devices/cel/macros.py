@@ -8,17 +8,8 @@ lists extension, all of which Kubernetes' environment has.
 
 from __future__ import annotations
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.ast import (
-    Bind,
-    Call,
-    Comprehension,
-    Ident,
-    ListLiteral,
-    Node,
-    OptMap,
-    Select,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.lexer import CelSyntaxError
+from .ast import Bind, Call, Comprehension, Ident, ListLiteral, Node, OptMap, Select
+from .lexer import CelSyntaxError
 
 # The accumulator of cel-go's expansions; it cannot be a variable.
 _ACCUMULATOR = "__result__"

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.values import CelError, CelMap, Opaque
+from .values import CelError, CelMap, Opaque
 
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address  # pylint: disable=unsupported-binary-operation
 

@@ -7,34 +7,11 @@ Recursive descent with few frames a level, because Python's own limit on recursi
 
 from __future__ import annotations
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.ast import (
-    Call,
-    Ident,
-    ListLiteral,
-    Literal,
-    Logic,
-    MapLiteral,
-    Node,
-    Select,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.lexer import (
-    CelSyntaxError,
-    Token,
-    number,
-    tokenize,
-    unquote,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.macros import expand
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.types import (
-    BOOL,
-    BYTES,
-    DOUBLE,
-    INT,
-    NULL,
-    STRING,
-    UINT,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.values import UInt
+from .ast import Call, Ident, ListLiteral, Literal, Logic, MapLiteral, Node, Select
+from .lexer import CelSyntaxError, Token, number, tokenize, unquote
+from .macros import expand
+from .types import BOOL, BYTES, DOUBLE, INT, NULL, STRING, UINT
+from .values import UInt
 
 # cel-go's default, which Kubernetes keeps: levels of one grammar rule, and of operators, selections and calls.
 MAX_DEPTH = 250

@@ -12,13 +12,10 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.times import (
-    duration_text,
-    parse_duration,
-    parse_timestamp,
-    timestamp_text,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.values import (
+from ..quantity import Quantity
+from ..semver import Semver
+from .times import duration_text, parse_duration, parse_timestamp, timestamp_text
+from .values import (
     CelError,
     CelMap,
     ComputedQuantity,
@@ -36,8 +33,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.
     no_overload,
     type_name,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.quantity import Quantity
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.semver import Semver
 
 
 def _add_times(left: Any, right: Any) -> Any:

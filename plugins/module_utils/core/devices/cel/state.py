@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.values import CelMap, CostLimitError
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.limits import MAX_COST
+from ..limits import MAX_COST
+from .values import CelMap, CostLimitError
 
 
 class State:

@@ -12,14 +12,7 @@ from datetime import date
 from decimal import Decimal
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.values import (
-    NANOS,
-    CelError,
-    Duration,
-    Timestamp,
-    as_duration,
-    as_timestamp,
-)
+from .values import NANOS, CelError, Duration, Timestamp, as_duration, as_timestamp
 
 _UNITS = {"ns": 1, "us": 10**3, "µs": 10**3, "μs": 10**3, "ms": 10**6, "s": NANOS, "m": 60 * NANOS, "h": 3600 * NANOS}
 _PART = re.compile(r"([0-9]*)(?:\.([0-9]*))?(ns|us|µs|μs|ms|s|m|h)", re.ASCII)

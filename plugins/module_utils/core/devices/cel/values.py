@@ -17,12 +17,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.quantity import (
-    MAX_INT64,
-    MIN_INT64,
-    Quantity,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.semver import Semver
+from ..quantity import MAX_INT64, MIN_INT64, Quantity
+from ..semver import Semver
 
 MAX_UINT64 = 2**64 - 1
 NANOS = 10**9
