@@ -8,7 +8,7 @@ import importlib
 from pathlib import Path
 
 # When it is imported first, it runs ldconfig.
-import ansible.utils.display  # noqa: F401
+import ansible.utils.encrypt  # noqa: F401
 import pytest
 
 COLLECTION = Path(__file__).parents[2]
