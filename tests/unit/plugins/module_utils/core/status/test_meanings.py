@@ -125,7 +125,7 @@ def test_conditions_are_made_in_files_that_are_read_here() -> None:
     makers = {
         path.relative_to(PLUGINS).as_posix()
         for path in PLUGINS.rglob("*.py")
-        if "core.status.conditions import" in (text := path.read_text(encoding="utf-8"))
+        if "conditions import" in (text := path.read_text(encoding="utf-8"))
         and any(
             isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("Condition", "ready")
             for node in ast.walk(ast.parse(text))
