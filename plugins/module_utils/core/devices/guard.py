@@ -11,12 +11,12 @@ device does not have is empty and does not fail (`newStringInterfaceMapWithDefau
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 
-from .cel import types as t
-from .cel.ast import Bind, Call, Comprehension, Ident, Literal, Logic, Node, OptMap, Select
+from .cel.ast import Bind, Call, Comprehension, Ident, ListLiteral, Literal, Logic, Node, OptMap, Select
 from .cel.checker import Checked, check
 from .explain import children
 from .selector import SelectorError, compile_selector
@@ -128,19 +128,42 @@ class _Guard:
         self._bound = before
 
     def _tests(self, node: Node) -> Iterator[_Test]:
-        """Yield the tests for the values that a part reads in any case. What else it reads depends on other values."""
-        test = self._access(node)
-        if test is not None and not self._copes(node):
-            yield test
-        elif isinstance(node, Ident):
+        """Yield the tests for the values that a part reads in any case, in the order in which they can be evaluated.
+
+        What else the part reads depends on other values."""
+        if isinstance(node, Ident):
             yield from self._bound.get(node.name, ())
+        elif isinstance(node, Bind):
+            yield from self._tests_within(node.body, {node.name: list(self._tests(node.value))})
         elif isinstance(node, Comprehension | OptMap):
             yield from self._tests(node.target)
+            if isinstance(node, Comprehension) and isinstance(node.target, ListLiteral) and node.target.elements:
+                # The first step of the loop is evaluated in any case.
+                step = node.predicate if node.predicate is not None else node.body
+                yield from self._tests_within(step, {name: [] for name in node.variables})
         elif isinstance(node, Call) and node.function == "_?_:_":
             yield from self._tests(node.args[0])
-        elif not isinstance(node, Logic | Bind):
+        elif not isinstance(node, Logic):
             for child in children(node):
                 yield from self._tests(child)
+            test = self._access(self._required(node))
+            if test is not None and (self._required(node) is not node or not self._copes(node)):
+                yield test
+
+    def _tests_within(self, node: Node | None, variables: Mapping[str, list[_Test]]) -> list[_Test]:
+        """Return the tests of a part with variables, without tests that name one of the variables."""
+        if node is None:
+            return []
+        with self._variables(variables):
+            tests = list(self._tests(node))
+        pattern = re.compile(rf"(?<![\w.\"'])(?:{'|'.join(variables)})(?![\w\"'])")
+        return [test for test in tests if not any(map(pattern.search, test))]
+
+    @staticmethod
+    def _required(node: Node) -> Node:
+        """Return the optional access whose value `value()` reads, otherwise the node."""
+        is_value = isinstance(node, Call) and node.function == "value" and node.target is not None
+        return node.target if is_value and isinstance(node, Call) and isinstance(node.target, Select) else node
 
     def _access(self, node: Node) -> _Test | None:
         """Return the test for the value that a part reads or tests for; None for other parts."""
@@ -153,7 +176,9 @@ class _Guard:
         else:
             return None
         given = self._types.get(domain)
-        if given is None or given.kind != "map" or given.params[1] not in (t.ANY, t.QUANTITY):
+        # A map of domains has a default, unless a variable contains the map.
+        is_domain = given is not None and given.kind == "map" and given.params[1].kind == "map"
+        if given is None or given.kind != "map" or (is_domain and not isinstance(domain, Ident)):
             return None
         return self._text(domain), name
 

@@ -418,7 +418,7 @@ class _Compiler:
             found = state.slots[slot]
             if found is MISSING:
                 state.spend(cost)
-                found = state.slots[slot] = run(state)
+                found = state.slots[slot] = _as_variable(run(state))
             return found
 
         self._scope.append((node.name, Code(read, 1)))
@@ -448,12 +448,20 @@ class _Compiler:
             if not value.present:
                 state.spend(1)
                 return NONE
-            state.slots[slot] = value.value
+            state.slots[slot] = _as_variable(value.value)
             state.spend(cost)
             result = then(state)
             return result if flat else Optional(True, result)
 
         return Code(opt_map, target.cost + 1)
+
+
+def _as_variable(value: Any) -> Any:
+    """Return the value of a variable of `cel.bind` or `optMap`.
+
+    cel-go expands both to a loop whose accumulator is the variable, and copies an empty map for the accumulator
+    (interpreter/interpretable.go, `evalFold`). The copy has no default."""
+    return CelMap({}) if type(value) is CelMap and not value.entries else value
 
 
 def _type_value(name: str) -> Code:

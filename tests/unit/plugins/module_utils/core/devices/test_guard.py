@@ -32,6 +32,14 @@ ATOMS = (
     f"[1, 2, 3].all(i, i != {G}.index)",
     f'cel.bind(gpu, {G}, gpu.sxm && gpu.model == "H100")',
     f'cel.bind(model, {G}.model, device.driver == "x" || model == "H100")',
+    f'cel.bind(model, {G}.model, model) == "H100"',
+    'cel.bind(c, device.capacity, c["gpu.example.com"].memory.compareTo(quantity("20Gi")) >= 0)',
+    'cel.bind(a, device.attributes, a["gpu.example.com"].sxm)',
+    f'["H100", "H200"].exists_one(m, m == {G}.model)',
+    f'["H100", "H200"].filter(m, m == {G}.model).size() > 0',
+    f'{{"a": {G}.model}}["a"] == "H100"',
+    f'{G}[{G}.model] == "x"',
+    f'{G}.?model.value() == "H100"',
     f'{G}.?model.orValue("H100") == "H100"',
     'device.driver == "gpu.example.com"',
     "true",
@@ -109,6 +117,16 @@ def test_a_test_is_added_for_each_value_that_a_comparison_reads(text: str, safe:
 )
 def test_a_selector_that_cannot_fail_is_left_unchanged(text: str) -> None:
     assert guarded(text) == text
+
+
+@pytest.mark.parametrize("text", ATOMS)
+def test_no_comparison_fails_for_lack_of_a_value(text: str) -> None:
+    chance = random.Random(2)
+    safe = guarded(text)
+    for _ in range(60):
+        one = device(chance)
+        before, after = compile_selector(text).evaluate(one), compile_selector(safe).evaluate(one)
+        assert (after.error, after.match) == (None, before.match), (safe, one)
 
 
 def test_a_selector_is_left_unchanged_when_kubernetes_would_not_accept_the_guarded_one() -> None:

@@ -358,3 +358,23 @@ def test_methods_on_values_of_unknown_type_never_raise(value: str, method: str) 
 def test_methods_of_two_values_never_raise(value: str, other: str, method: str) -> None:
     assert verdict(f"dyn({value}).{method}(dyn({other})) == dyn({other})", GPU) != ""
     assert verdict(f"dyn({value}) + dyn({other}) == dyn({other}) || dyn({value}) < dyn({other})", GPU) != ""
+
+
+@pytest.mark.parametrize(
+    ("expression", "without", "with_other_domains"),
+    [
+        ('cel.bind(d, device.attributes, d["zz"].size() == 0)', "eval-error", "match"),
+        ('cel.bind(d, device.attributes, has(d["zz"].m))', "eval-error", "no-match"),
+        ('cel.bind(c, device.capacity, "m" in c["zz"])', "eval-error", "no-match"),
+        ('cel.bind(c, cel.bind(d, device.capacity, d), c["zz"].size() == 0)', "eval-error", "match"),
+        ('optional.of(device.attributes).optMap(d, d["zz"].size() == 0).orValue(false)', "eval-error", "match"),
+        ('cel.bind(c, device.capacity["zz"], c.size() == 0)', "match", "match"),
+        ('cel.bind(d, device, d.attributes["zz"].size() == 0)', "match", "match"),
+        ('[device.attributes].exists(d, d["zz"].size() == 0)', "match", "match"),
+    ],
+)
+def test_a_variable_with_an_empty_map_has_no_default(expression: str, without: str, with_other_domains: str) -> None:
+    """The verdicts are those of Kubernetes 1.36."""
+    assert verdict(expression, Device.from_wire({"driver": "g.x"})) == without
+    other = {"driver": "g.x", "attributes": {"m": {"string": "H"}}, "capacity": {"c": {"value": "1"}}}
+    assert verdict(expression, Device.from_wire(other)) == with_other_domains
