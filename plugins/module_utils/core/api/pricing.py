@@ -100,7 +100,7 @@ def _given_twice(locations: Sequence[LocalPrices]) -> list[Violation]:
         for field, place in (("region", each.region), ("zone", each.zone)):
             other = first.setdefault((field, place), index) if place is not None else index
             if other != index:
-                message = f"is given twice: also in locations[{other}]"
+                message = f"duplicates locations[{other}]"
                 found.append(Violation(("locations", index, field), message, place, "Put its prices into one item"))
     return found
 

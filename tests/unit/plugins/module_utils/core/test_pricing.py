@@ -162,12 +162,12 @@ def test_prices_of_a_class_win(pricing: dict[str, Any], expected: str) -> None:
         ("currency: USD\nprices:\n"
          "- {provider: EKS, machine: a, region: b, spot: '1', asOf: 2026-11-01, source: s}\n"
          "- {provider: EKS, machine: a, region: b, spot: '2', asOf: 2026-11-01, source: s}\n",
-         "prices.yaml:4, prices[1].spot: Is given twice: also in prices[0]. Remove one."),
+         "prices.yaml:4, prices[1].spot: Duplicates prices[0]. Remove one."),
         ("- 1\n", "prices.yaml:1: Must be a mapping with currency and prices. Write currency and prices,"),
         ("a: [\n", "prices.yaml:"),
         ("", "prices.yaml: Is empty. Write currency and prices, or have the playbook modelplane.fleet.prices write"),
         ("# none yet\n", "prices.yaml: Is empty. Write currency and prices,"),
-        ("{}\n---\n{}\n", "prices.yaml: Must hold one document, and holds 2."),
+        ("{}\n---\n{}\n", "prices.yaml: Must contain one document, but contains 2."),
         ("currency: USD\nprices:\n- {provider: EKS, machine: a, region: b, spot: '1', asOf: 2026-02-30, source: s}\n",
          'prices.yaml:3, prices[0].asOf: Must be a day of the calendar such as 2026-11-20 (got "2026-02-30").'),
     ],
