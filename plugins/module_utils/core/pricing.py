@@ -90,7 +90,7 @@ class ModelPrice(Model):
 
 
 class Catalogue(Model):
-    """Price catalogue of a fleet, a file of the user."""
+    """Price catalog of a fleet, a file of the user."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -162,7 +162,7 @@ class AssumedPrices:
 
 @dataclass(frozen=True)
 class PriceBook:
-    """Prices that a fleet knows: of its InferenceClasses by name, and of the price catalogue. `assumed`: those of a
+    """Prices that a fleet knows: of its InferenceClasses by name, and of the price catalog. `assumed`: those of a
     question."""
 
     classes: Mapping[str, api.InferenceClass]
@@ -173,7 +173,7 @@ class PriceBook:
     def currency(self) -> str:
         """Return the currency of all prices; empty when there are none. Raises PricingError when they have several."""
         is_used = self.catalogue and (self.catalogue.prices or not self.catalogue.models)
-        used = {self.catalogue.currency: "the price catalogue"} if self.catalogue and is_used else {}
+        used = {self.catalogue.currency: "the price catalog"} if self.catalogue and is_used else {}
         for name, each in sorted(self.classes.items()):
             if each.spec.pricing:
                 used.setdefault(each.spec.pricing.currency, f"InferenceClass {name}")

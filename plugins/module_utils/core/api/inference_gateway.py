@@ -103,7 +103,7 @@ class TokenKeys(Model):
     RULES: ClassVar[tuple[Rule, ...]] = (
         Rule(
             ids=("IG-9",),
-            message="either uri or inline must be set",
+            message="exactly one of uri and inline must be given",
             cel="has(self.uri) != has(self.inline)",
             check=lambda keys: (keys.uri is None) != (keys.inline is None),
             hint="Set uri to the jwks_uri in the OpenID configuration of the issuer",

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Tests of prices of nodes, of the price catalogue, and of what a plan costs."""
+"""Tests of prices of nodes, of the price catalog, and of what a plan costs."""
 
 from __future__ import annotations
 
@@ -214,7 +214,7 @@ def test_the_example_is_a_catalogue_whose_prices_name_their_sources() -> None:
 
 def test_a_fleet_has_one_currency() -> None:
     euros = inference_class(pricing={"currency": "EUR", "asOf": "2026-11-01", "onDemand": "1.00"})
-    with pytest.raises(PlanError, match="the price catalogue in USD and InferenceClass l4 in EUR"):
+    with pytest.raises(PlanError, match="the price catalog in USD and InferenceClass l4 in EUR"):
         planned(euros, cluster(), prices=catalogue(eks(onDemand="0.80")))
     dollars = little_fleet.CLASS.replace("spec:\n", "spec:\n  pricing: {currency: USD, asOf: 2026-11-01, spot: '1'}\n")
     text = dollars.replace("{name: l4}", "{name: m5}").replace("currency: USD", "currency: EUR")
