@@ -44,7 +44,7 @@ options:
     type: path
   prices:
     description:
-      - The price catalogue, one YAML file with prices of nodes by cloud, machine, and region or zone. Prices that an
+      - The price catalog, one YAML file with prices of nodes by cloud, machine, and region or zone. Prices that an
         InferenceClass has win over it.
     type: path
   rollout:

@@ -28,10 +28,10 @@ class Ended:
 def run(
     command: Sequence[str], *, seconds: float, given: bytes = b"", env: Mapping[str, str], folder: str | None = None
 ) -> Ended:
-    """Run a program with an input, and variables in addition to those of this process, in a folder.
+    """Run a command in a folder, with an input and additional environment variables.
 
-    Raises OutOfTimeError after `seconds`, OSError if it does not start, ValueError for arguments that no program can
-    get. Programs that it started are killed with it: they would keep its output open, which is waited for.
+    Raises OutOfTimeError after `seconds`, OSError if the command does not start, ValueError for invalid arguments.
+    Child processes are killed together with the command, because they would keep its output open.
     """
     # There is no module here. pylint: disable-next=ansible-bad-function
     with subprocess.Popen(

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: cloud_price_catalogue
-short_description: Write the prices of a cloud for the machines of a fleet into its price catalogue
+short_description: Write the prices of a cloud for the machines of a fleet into its price catalog
 version_added: 0.1.0
 description:
   - Asks a cloud for the prices of all machines that node pools of InferenceClusters have there, and writes them into
-    the price catalogue, by which plans say what they cost.
+    the price catalog, by which plans say what they cost.
   - Prices of the same machines, places and purchase options are replaced. All others stay, also those that users wrote;
     comments in the file do not.
   - In AWS these are prices on demand by region (Price List API, GetProducts) and of spot instances by zone (EC2,
@@ -30,7 +30,7 @@ options:
     description: The folder that relative paths of O(resources) and O(path) start from.
     type: path
   path:
-    description: The price catalogue. It is created when there is none.
+    description: The price catalog. It is created when there is none.
     type: path
     required: true
   currency:

@@ -172,8 +172,8 @@ removed:
   sample: [network, subnetwork, cluster, service-account, iam-member]
 pending:
   description:
-    - What is not done yet, because it was not waited for, or because replicas run on nodes that would be deleted. The
-      next run goes on from there.
+    - Unfinished changes, because the module did not wait for them, or because replicas run on nodes that would be
+      deleted. The next run continues.
   returned: always
   type: list
   elements: str

@@ -73,7 +73,7 @@ options:
       - C(add) is a list of files, folders and glob patterns of manifests that are added. C(scale) has the number of
         replicas by C(namespace/name) of a ModelDeployment.
       - C(price) has prices of a node for an hour by InferenceClass, C(onDemand), C(spot) and C(reserved), with
-        C(currency) where the fleet knows no prices. C(prices) is the file with another price catalogue than O(prices).
+        C(currency) where the fleet knows no prices. C(prices) is the file with another price catalog than O(prices).
         What runs stays, whatever it costs; what is new is placed by these prices.
     type: raw
   survive:

@@ -62,7 +62,7 @@ class ComposedFleet:
         self.resources = documents(MANIFESTS)
         self.folder = folder / "build"
         self.prices = ""
-        """File with a price catalogue, if any."""
+        """File with a price catalog, if any."""
         self._manifests = folder / "manifests"
         self.built: list[Object] = []
         self.clients, self.servers = (Authority(name, folder) for name in ("clients", "servers"))

@@ -174,7 +174,7 @@ _TYPES: Mapping[str, tuple[str, tuple[type, ...]]] = {
 }
 """Types of argument specs in words, and as values."""
 _NONE: Mapping[str, Collection[str]] = MappingProxyType({})
-_ONE = {"fleet_prices": ": a fleet has one price catalogue. Write all prices into one file, and its path here"}
+_ONE = {"fleet_prices": ": a fleet has one price catalog. Write all prices into one file, and its path here"}
 CONTROL_PLANE = "control_plane"
 WORKLOAD_CLUSTERS = "workload_clusters"
 _LIKE = {

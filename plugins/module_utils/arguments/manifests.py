@@ -165,7 +165,7 @@ def failures(module: AnsibleModule) -> Iterator[None]:
     except ManifestError as error:
         fail(module, error.problems)
     except PricesError as error:
-        fail(module, error.problems, "the price catalogue")
+        fail(module, error.problems, "the price catalog")
     except (StoreError, PlanError, QuestionError) as error:
         module.fail_json(msg=str(error))
 

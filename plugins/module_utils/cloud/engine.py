@@ -65,7 +65,7 @@ class Engine:
         """Create and update all, and return the actual state by key; in check mode, that of what exists.
 
         `purge`: delete what the provider finds beside the listed objects, when it has their owner and is not listed.
-        Nodes with occupants stay, and what they use; `pending` names them.
+        Nodes with running replicas and their dependencies are kept, and added to `pending`.
         """
         survey = self._survey(compare=True)
         unlisted = self._unlisted(survey) if purge else {}

@@ -1,11 +1,11 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Prices of nodes and of models.
+"""Node prices and model prices.
 
-Prices of nodes are those that InferenceClasses have, then those of the price catalogue, the user's own file. Prices of
-models are in the price catalogue.
+Node prices are in InferenceClasses, and otherwise in the price catalog, a file of the user. Model prices are in the
+price catalog.
 
-What is not known has no price, which is never the same as a price of zero. Amounts are decimal numbers.
+An unknown price is None, which differs from a price of zero. Amounts are decimal numbers.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class PriceEntry(Prices):
 
 
 class ModelPrice(Model):
-    """Prices of a model for a million tokens, by which gateways count budgets of unit Cost."""
+    """Prices of a model per million tokens, for budgets with unit Cost."""
 
     model: Annotated[str, Words("must be namespace/name of a ModelService")] = Field(
         max_length=317,
@@ -74,23 +74,23 @@ class ModelPrice(Model):
     )
     endpoint: Place | None = Field(
         default=None,
-        description="Entry of spec.endpoints of the ModelService. If unset, all entries without own prices.",
+        description="Entry of spec.endpoints of the ModelService. Defaults to all entries without own prices.",
     )
-    input: Amount = Field(description="Price of a million input tokens.")
+    input: Amount = Field(description="Price per million input tokens.")
     cached_input: Amount | None = Field(
-        default=None, description="Price of a million input tokens from a cache. If unset, that of input."
+        default=None, description="Price per million cached input tokens. Defaults to input."
     )
     cache_write: Amount | None = Field(
         default=None,
-        description="Price of a million input tokens that are written to a cache. If unset, that of input.",
+        description="Price per million input tokens that are written to a cache. Defaults to input.",
     )
-    output: Amount = Field(description="Price of a million output tokens.")
+    output: Amount = Field(description="Price per million output tokens.")
     as_of: Day = Field(description="Day on which the prices were valid.")
     source: PriceSource = Field(description="Where the prices are from.")
 
 
 class Catalogue(Model):
-    """Price catalogue of a fleet, a file of the user."""
+    """Price catalog of a fleet, a file of the user."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -102,26 +102,24 @@ class Catalogue(Model):
     )
 
     currency: Currency = Field(description="Currency of all prices.")
-    prices: Annotated[list[PriceEntry], Atomic()] = Field(
-        default=[], max_length=100_000, description="Prices of nodes."
-    )
+    prices: Annotated[list[PriceEntry], Atomic()] = Field(default=[], max_length=100_000, description="Node prices.")
     models: Annotated[list[ModelPrice], Atomic()] | None = Field(
-        default=None, max_length=100_000, description="Prices of models."
+        default=None, max_length=100_000, description="Model prices."
     )
     budget_unit: Amount = Field(
         default="0.00001",
-        description="Amount that budgets of unit Cost count as 1; a budget has at most 4,294,967,295.",
+        description="Amount that budgets with unit Cost count as 1. A budget is at most 4,294,967,295 of them.",
     )
 
     def model_prices(self, model: str, entries: Iterable[str]) -> dict[str, ModelPrice]:
-        """Return the prices of a model by endpoint entries, without unpriced entries."""
+        """Return the prices of a model by endpoint entry, without unpriced entries."""
         by_endpoint = {price.endpoint: price for price in self.models or () if price.model == model}
         prices = {name: by_endpoint.get(name) or by_endpoint.get(None) for name in entries}
         return {name: price for name, price in prices.items() if price}
 
 
 def budget_unit(catalogue: Catalogue | None) -> Decimal:
-    """Return the amount that gateways count as 1 for budgets of unit Cost."""
+    """Return the amount that gateways count as 1 for budgets with unit Cost."""
     return Decimal(catalogue.budget_unit) if catalogue else Decimal(1)
 
 
@@ -164,7 +162,7 @@ class AssumedPrices:
 
 @dataclass(frozen=True)
 class PriceBook:
-    """Prices that a fleet knows: of its InferenceClasses by name, and of the price catalogue. `assumed`: those of a
+    """Prices that a fleet knows: of its InferenceClasses by name, and of the price catalog. `assumed`: those of a
     question."""
 
     classes: Mapping[str, api.InferenceClass]
@@ -175,7 +173,7 @@ class PriceBook:
     def currency(self) -> str:
         """Return the currency of all prices; empty when there are none. Raises PricingError when they have several."""
         is_used = self.catalogue and (self.catalogue.prices or not self.catalogue.models)
-        used = {self.catalogue.currency: "the price catalogue"} if self.catalogue and is_used else {}
+        used = {self.catalogue.currency: "the price catalog"} if self.catalogue and is_used else {}
         for name, each in sorted(self.classes.items()):
             if each.spec.pricing:
                 used.setdefault(each.spec.pricing.currency, f"InferenceClass {name}")
@@ -282,13 +280,13 @@ def _location(cluster: api.InferenceCluster, pool: NodePool) -> tuple[str, tuple
 
 
 def read_catalogue(source: Source) -> Catalogue:
-    """Return the price catalogue in a file. Raises PricingError with all problems and their locations."""
+    """Return the price catalog in a file. Raises PricingError with all problems and their locations."""
     parsed = list(documents(source))
     problems = [problem for document in parsed for problem in document.problems]
     if problems:
         raise PricingError(problems)
     if len(parsed) != 1:
-        message = f"must hold one document, and holds {len(parsed)}" if parsed else "is empty"
+        message = f"must contain one document, but contains {len(parsed)}" if parsed else "is empty"
         raise PricingError([Problem(message, hint=_TO_WRITE if not parsed else "", file=source.name)])
     document = parsed[0]
     if not isinstance(document.value, Mapping):
@@ -304,7 +302,7 @@ def read_catalogue(source: Source) -> Catalogue:
 
 
 def _given_twice(catalogue: Catalogue) -> Iterator[Problem]:
-    """Yield the prices that are given twice."""
+    """Yield duplicate prices."""
     nodes = [
         ((*_key(entry), option), f"prices[{index}]", f".{field}")
         for index, entry in enumerate(catalogue.prices)
@@ -318,7 +316,7 @@ def _given_twice(catalogue: Catalogue) -> Iterator[Problem]:
     for key, entry_path, field in (*nodes, *models):
         first_entry = first_entries.setdefault(key, entry_path)
         if first_entry != entry_path:
-            yield Problem(f"is given twice: also in {first_entry}", f"{entry_path}{field}", hint="Remove one")
+            yield Problem(f"duplicates {first_entry}", f"{entry_path}{field}", hint="Remove one")
 
 
 def future_classes(resources: Iterable[api.Resource], today: date) -> Iterator[Problem]:

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Formats of the keys of providers and services. A key with a known format is masked in any text.
+"""Key formats of providers and services. A key with a known format is masked in any text.
 
 detect-secrets is not a dependency: it returns hashes of secrets instead of their positions, requires `requests`, and
 supports no model provider except OpenAI.
@@ -45,7 +45,7 @@ _SURE = (
     rf"pat{_ALNUM}{{14}}\.[0-9a-f]{{32}}",
     rf"fm[12]_{_WORD}{{40}}",
     r"AGE-SECRET-KEY-1[0-9A-Z]{40}",
-    # A private key in Base64: `-----BEGIN`, and what precedes `PRIVATE KEY`.
+    # A private key in Base64: `-----BEGIN`, and the text before `PRIVATE KEY`.
     r"LS0tLS1CRUdJTi(?:BSU0E|BQUklWQVRF|BFQyBQ|BPUEVOU1NI|BFTkNS|BEU0EgU)[A-Za-z0-9+/]{8}",
 )
 # Object names also begin like these; `_is_key` decides.
@@ -69,7 +69,7 @@ def known_keys(text: str) -> list[re.Match[str]]:
 
 
 def mask_keys(text: str, mask: str) -> str:
-    """Return a text with a mask in place of each key of a known format."""
+    """Return the text with all keys of known formats masked."""
     return _KNOWN.sub(lambda match: mask if _is_key(match) else match[0], text)
 
 

@@ -43,7 +43,7 @@ _QUERY = re.compile(
     r"[^&\s'\"#\\]+",
     re.IGNORECASE,
 )
-# Anyone who has such a URL can use it.
+# The URL contains the credential.
 _WEBHOOK = re.compile(
     r"(?P<place>https?://(?:hooks\.[\w.-]{1,80}/|[\w.-]{0,80}webhook\.office\.com/|[\w.:-]{1,80}/(?:api/)?(?:web)?hooks/"
     r"|api\.telegram\.org/bot))[^\s'\"\\]+",
@@ -64,8 +64,8 @@ _PRIVATE_KEY = re.compile(
     r"(?P<end>-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----|\Z)",
     re.DOTALL,
 )
-# `NAME=value`, `name: value`, `name => "value"`, with or without `export`: the name says whether it is a secret. Names
-# and values are bounded, so that the time is linear.
+# `NAME=value`, `name: value`, `name => "value"`, with or without `export`: the name indicates a secret. The
+# lengths of names and values are limited, so that the time is linear.
 _ASSIGNED = re.compile(
     r"""(?<![\w.$@%/-])(?P<name>\.?[A-Za-z_][\w.-]{0,80})(?P<gap>\\?["']?[ \t]{0,8}(?:=>|:=|=|:(?!:))[ \t]{0,8})"""
     r"""(?P<value>"(?:[^"\\\n]|\\.){0,4000}"?|'[^'\n]{0,4000}'?|[^\s;,&'"{}\[\]<>()|]+)(?P<rest>[ \t]*(?:\#.*)?$)?"""
@@ -103,7 +103,7 @@ _ABOUT = frozenset(_ABOUT_SECRETS.split())
 # A value of a name such as `auth` or `secret` that names an object, and words that are no value.
 _OBJECT_NAME = re.compile(r"[a-z]+(?:[.-][a-z]+)*\Z")
 _NO_VALUES = ("true", "false", "null", "none", "yes", "no", "on", "off", "required", "optional", "~", "...", "…")
-# Expressions, references, paths, and what starts a block, a comment or an anchor of YAML.
+# Expressions, references, paths, and the first characters of YAML blocks, comments and anchors.
 _NO_VALUE_STARTS = ("$", "<", "*", "&", "|", ">", "!", "%", "#", "/", "./", "../", "~/", "@", "`", "{", "[", "(")
 # `--metrics-endpoint-auth=false`
 _NAMES_OBJECTS = frozenset({"secret", "secrets", "auth", "credential", "credentials", "key", "keys"})
@@ -163,7 +163,7 @@ def _masked_text(line: str) -> str:
 
 
 def without_keys(text: str) -> str:
-    """Return a text in which each key of a known format is masked."""
+    """Return the text with all keys of known formats masked."""
     return mask_keys(text, MASK)
 
 

@@ -32,8 +32,8 @@ MISSPELT = 0.86
 """From which likeness on an unknown name is taken for a known one that is misspelt."""
 
 _TEMPLATE = re.compile(r"(?<=\{)(?=[{%#])|\A(?=#jinja2:)")
-"""Places at which a space keeps Ansible from taking a text for a template: within delimiters, and before the header
-that chooses other delimiters."""
+"""Positions for a space that prevents Ansible from evaluating a text as a template: within delimiters, and before the
+header that sets other delimiters."""
 _UTC = re.compile(r"^(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(?:\.\d+)?Z$")
 
 
@@ -247,11 +247,11 @@ def short(value: object) -> str:
 
 
 def without_templates(value: Any) -> Any:
-    """Return a value without templates in its texts and keys.
+    """Return a value without templates in its strings and keys.
 
-    Within a run Ansible evaluates only texts of playbooks and inventories. A text that leaves the run as a variable for
-    others loses that mark: the artifacts of a job, the events of a rulebook and the hosts of an inventory come back as
-    extra variables and inventories, which are trusted. What is in these texts may come from manifests and servers.
+    Within a run, Ansible only evaluates strings of playbooks and inventories. A string that leaves the run as a
+    variable is no longer marked as untrusted: other runs read job artifacts, rulebook events and inventory hosts as
+    extra variables and inventories, which are trusted. These strings might be from manifests and servers.
     """
     if isinstance(value, str):
         return _TEMPLATE.sub(" ", value)

@@ -53,7 +53,7 @@ def number(value: Any, *path: str, default: int = 0) -> int:
 
 
 class NoObjectError(ValueError):
-    """A value is no Kubernetes object; the message says why."""
+    """A value is not a Kubernetes object. The message contains the reason."""
 
 
 _OBJECT_TYPES: dict[str, tuple[type, str]] = {
@@ -75,10 +75,10 @@ _OWNER_FIELDS = ("apiVersion", "kind", "name", "uid")
 
 
 def with_metadata(value: Any) -> Any:
-    """Return what a server sent as an object, if it is one: its metadata has a name, and the types of Kubernetes
-    (meta/v1, ObjectMeta), and `spec` and `status` are maps. Fields that are null are removed, as they count as unset.
+    """Return the object in a response of a server: its metadata has a name and the types of Kubernetes (meta/v1,
+    ObjectMeta), and `spec` and `status` are maps. Null fields are removed, because they count as unset.
 
-    Raises NoObjectError with the field and what it is.
+    Raises NoObjectError with the field and its problem.
     """
     if not isinstance(value, dict) or not isinstance(value.get("metadata"), dict):
         raise NoObjectError("it has no metadata")

@@ -216,8 +216,8 @@ class Lease:
         delete = f"kubectl --namespace {self.namespace} delete lease {self.name}"
         if seconds > _MOST_SECONDS:
             return (
-                f"If it was killed, delete its Lease, which says that it ends after {seconds:.0f} seconds, longer than "
-                f"a run of this collection takes one for: {delete}"
+                f"If it was killed, delete its Lease. Its duration of {seconds:.0f} seconds is longer than the Leases "
+                f"of this collection: {delete}"
             )
         return f"If it was killed, its Lease ends {seconds:g} s after it was last renewed; {delete} ends it at once"
 

@@ -24,7 +24,7 @@ def pods_on_pool(client: Client, pool: str) -> list[Object]:
 
 
 def replicas_on_pool(client: Client, pool: str) -> list[str]:
-    """Return the replicas with pods on the nodes of a pool, or pods that wait for one, as `NAMESPACE/NAME`.
+    """Return the replicas with running or pending pods on a node pool, as `NAMESPACE/NAME`.
 
     Raises ApiError.
     """

@@ -39,8 +39,8 @@ class Files:
         return found.hexdigest()
 
     def objects(self) -> list[Object]:
-        """Return every object in these files, without the Namespaces of users in a build. Raises StoreError: an object
-        that cannot be read must not count as one that is not desired."""
+        """Return every object in these files, without the Namespaces of users in a build. Raises StoreError if an
+        object is not readable, because a missing object would be deleted."""
         return _objects(self.contents, self.own)
 
 
@@ -101,10 +101,10 @@ class Build:
         return self.files(cluster, folder).objects()
 
     def files(self, cluster: str, folder: str = "") -> Files:
-        """Return the files of what a workload cluster should have, in the folder given or its own one in the build.
+        """Return the files of the desired objects of an inference cluster, from `folder` or from the build directory.
 
-        The folder of a cluster without objects has at most a Namespace of users. A name that the build does not know is
-        a mistake, which must not read as "nothing is desired there".
+        The folder of a cluster without objects contains at most a Namespace of users. An unknown cluster name is an
+        error, because an empty result would delete all objects of the cluster.
         """
         place = folder or self._own("clusters", cluster)
         if os.path.isdir(place) and (folder or _has_objects(Path(place))):
@@ -205,7 +205,7 @@ class Build:
 
 
 def _has_objects(folder: Path) -> bool:
-    """Return whether the folder of a cluster has more than the Namespace that remains after the cluster has left."""
+    """Return whether the folder of a cluster contains more than the Namespace that remains after its removal."""
     if os.listdir(folder) != ["cluster-scoped"]:
         return True
     return os.listdir(folder / "cluster-scoped") != [f"namespace-{names.SYSTEM_NAMESPACE}.yaml"]

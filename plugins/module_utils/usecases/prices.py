@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Use case: write the prices that a cloud has for the machines of a fleet into the price catalogue."""
+"""Use case: write the prices that a cloud has for the machines of a fleet into the price catalog."""
 
 from __future__ import annotations
 

@@ -54,7 +54,10 @@ def _limit_of_unit(budget: Any) -> list[Violation] | bool:
     found = [Violation((field,), f"is required for unit {budget.unit}", hint=hint) for field in required]
     found = [each for each in found if getattr(budget, str(each.path[0])) is None]
     given = [field for field in refused if getattr(budget, field) is not None]
-    return [*found, *(Violation((field,), f"is not for unit {budget.unit}", hint=hint) for field in given)] or True
+    return [
+        *found,
+        *(Violation((field,), f"is not allowed for unit {budget.unit}", hint=hint) for field in given),
+    ] or True
 
 
 class Budget(Model):
@@ -63,7 +66,7 @@ class Budget(Model):
     RULES: ClassVar[tuple[Rule, ...]] = (
         Rule(
             ids=("CP-4",),
-            message="a budget of unit Cost has amount and currency, and a budget of another unit has limit",
+            message="a budget with unit Cost requires amount and currency, and other budgets require limit",
             cel=f"{_IS_COST} ? (has(self.amount) && has(self.currency) && !has(self.limit)) : "
             "(has(self.limit) && !has(self.amount) && !has(self.currency))",
             check=_limit_of_unit,
@@ -89,18 +92,21 @@ class Budget(Model):
 
     name: DNSLabel = Field(description="Name of the budget.")
     unit: Literal["Tokens", "InputTokens", "OutputTokens", "Requests", "Cost"] = Field(
-        description="What is counted: requests when they come, or tokens as engines and providers report them at the "
-        "end of their answers, or the cost of these tokens by the prices of models in the price catalogue. A stream "
-        "that its caller cuts off is not counted: put a budget of requests beside."
+        description="Unit of the budget: requests, tokens that engines and providers report at the end of a response, "
+        "or the cost of these tokens at the model prices in the price catalog. Requests are counted on arrival. A "
+        "stream is not counted if its client disconnects before the end: add a budget with unit Requests."
     )
     limit: int | None = Field(
-        default=None, ge=1, le=MOST, description="Number of requests or tokens in each window; required for them."
+        default=None,
+        ge=1,
+        le=MOST,
+        description="Maximum number of requests or tokens per window. Required, except for unit Cost.",
     )
     amount: Amount | None = Field(
-        default=None, description="Amount of money in each window, in quotes; required for unit Cost."
+        default=None, description="Maximum cost per window, as a string. Required for unit Cost."
     )
     currency: Currency | None = Field(
-        default=None, description="Currency of the amount, which is that of the price catalogue."
+        default=None, description="Currency of the amount. Must be the currency of the price catalog."
     )
     per: Literal["Minute", "Hour", "Day", "Month"] = Field(
         description="Window: full minutes, hours and days of UTC, for everyone at once; a Month is 30 days, "
@@ -141,13 +147,13 @@ class CallerPolicySpec(Spec):
     RULES: ClassVar[tuple[Rule, ...]] = (
         Rule(
             ids=("CP-1",),
-            message="one of callers, callerSelector, subjects and groups must be given",
+            message="callers, callerSelector, subjects or groups must be set",
             cel="has(self.callers) || has(self.callerSelector) || has(self.subjects) || has(self.groups)",
             check=lambda spec: (
                 any(each is not None for each in (spec.callers, spec.caller_selector, spec.subjects, spec.groups))
-                or [Violation(("callers",), "is required, or callerSelector, subjects or groups in its place")]
+                or [Violation(("callers",), "is required, or callerSelector, subjects or groups instead")]
             ),
-            hint='Add callers: [{name: "*"}] for every caller that has a key or a token',
+            hint='Add callers: [{name: "*"}] for every client with an API key or a token',
             schema={"anyOf": [{"required": [field]} for field in ("callers", "callerSelector", "subjects", "groups")]},
         ),
         Rule(
@@ -185,13 +191,13 @@ class CallerPolicySpec(Spec):
         default=None,
         min_length=1,
         max_length=64,
-        description="Clients with tokens that may call the services, by the callerClaim of the gateway.",
+        description="Values of the callerClaim of tokens whose clients can call the services.",
     )
     groups: list[TokenValue] | None = Field(
         default=None,
         min_length=1,
         max_length=64,
-        description="Groups in the groupsClaim of the gateway; clients with tokens of one may call the services.",
+        description="Groups in the groupsClaim of tokens. Clients in at least one group can call the services.",
     )
     budgets: Annotated[list[Budget], ListMap(("name",))] | None = Field(
         default=None, max_length=8, description="How much they may use; each of them holds."
@@ -209,7 +215,7 @@ class BudgetUse(Model):
         "spends it is not counted here. While a caller's key is rotated, that of both keys, each of which has the "
         "whole limit.",
     )
-    spent: str | None = Field(default=None, description="The same as an amount of money, for unit Cost.")
+    spent: str | None = Field(default=None, description="Used amount of money, for unit Cost.")
 
 
 class BudgetStatus(Model):
@@ -217,8 +223,8 @@ class BudgetStatus(Model):
 
     name: str = Field(description="Name of the budget.")
     unit: str = Field(description="What is counted.")
-    limit: int = Field(description="How many there are in each window; budget units for unit Cost.")
-    amount: str | None = Field(default=None, description="Amount of money in each window, for unit Cost.")
+    limit: int = Field(description="Limit per window, in requests, tokens, or budget units for unit Cost.")
+    amount: str | None = Field(default=None, description="Maximum cost per window, for unit Cost.")
     currency: str | None = Field(default=None, description="Currency of the amount.")
     per: str = Field(description="Length of the window.")
     use: list[BudgetUse] = Field(description="Use at each gateway, the callers that used most first.")

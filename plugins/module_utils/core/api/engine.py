@@ -38,8 +38,8 @@ class ReadOnlyCacheRef(ModelCacheRef):
 
     read_only: bool | None = Field(
         default=None,
-        description="Whether pods mount the weights read-only, with a folder of their own for Python modules of the "
-        "model (HF_MODULES_CACHE). If unset, new replicas do, and others keep their mount until they roll.",
+        description="Whether pods mount the weights read-only, with a separate directory for Python modules of the "
+        "model (HF_MODULES_CACHE). If unset, new replicas mount read-only, others keep their mount until they roll.",
     )
 
 

@@ -15,7 +15,7 @@ from .base import Atomic, Model, Rule, Violation, Words, allowed_if, has, withou
 SPECIFIC = "SPECIFIC_RESERVATION"
 NONE = "NO_RESERVATION"
 DRIVER_VERSION = "DEFAULT"
-"""Driver that GKE installs on pools that choose none."""
+"""Default driver of node pools."""
 _MOST_PARALLEL = 20
 """Most nodes of a pool that GKE upgrades at the same time."""
 
@@ -173,8 +173,8 @@ class GKEPoolSettings(Model):
 
     gpu_driver_version: Literal["DEFAULT", "LATEST", "INSTALLATION_DISABLED"] | None = Field(
         default=None,
-        description="NVIDIA driver that GKE installs on nodes with GPUs: its default or the latest one for the version "
-        "of the nodes, or none, so that you install one. Defaults to DEFAULT.",
+        description="NVIDIA driver that GKE installs on GPU nodes: the default or the latest driver of the node "
+        "version, or no driver (INSTALLATION_DISABLED) if you install a driver yourself. Defaults to DEFAULT.",
     )
     spot: bool = Field(default=False, description="Spot machines: cheap, and taken back by Google at any time.")
     flex_start: bool = Field(

@@ -83,7 +83,7 @@ class GatewayTLS(Model):
 
 Claim = Annotated[
     str,
-    Words("must be the name of a claim, with dots between the parts of a nested one"),
+    Words("must be the name of a claim, with dots for nested claims"),
     Field(min_length=1, max_length=253, pattern=r"^[A-Za-z0-9_:-]+(\.[A-Za-z0-9_:-]+)*$"),
 ]
 
@@ -98,7 +98,7 @@ class CallerKeys(Model):
 
 
 class TokenKeys(Model):
-    """Public keys of an issuer of tokens (JSON Web Key Set)."""
+    """Public keys of a token issuer (JSON Web Key Set)."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -106,7 +106,7 @@ class TokenKeys(Model):
             message="exactly one of uri and inline must be given",
             cel="has(self.uri) != has(self.inline)",
             check=lambda keys: (keys.uri is None) != (keys.inline is None),
-            hint="Write the jwks_uri of the issuer's OpenID configuration as uri",
+            hint="Set uri to the jwks_uri in the OpenID configuration of the issuer",
             schema={"oneOf": [{"required": ["uri"]}, {"required": ["inline"]}]},
         ),
     )
@@ -115,40 +115,40 @@ class TokenKeys(Model):
         default=None,
         max_length=253,
         pattern=r"^https://[^\s]+$",
-        description="Where gateways fetch the keys. The certificate must be of a public authority.",
+        description="URL of the keys. The server certificate must be issued by a public authority.",
     )
     inline: Annotated[str, Words('must be a JSON Web Key Set: {"keys": [...]}')] | None = Field(
-        default=None, max_length=65536, pattern=r'"keys"\s*:', description="The keys themselves, as JSON."
+        default=None, max_length=65536, pattern=r'"keys"\s*:', description="Keys in JSON."
     )
 
 
 class CallerTokens(Model):
-    """JSON Web Tokens that clients send, of one issuer."""
+    """Clients with JSON Web Tokens of one issuer."""
 
     issuer: str = Field(
-        min_length=1, max_length=253, description="Value of the claim iss, such as https://login.example.com."
+        min_length=1, max_length=253, description="Required value of the claim iss, such as https://login.example.com."
     )
     audiences: list[Annotated[str, Field(min_length=1, max_length=253)]] = Field(
-        min_length=1, max_length=8, description="Values of the claim aud, one of which a token must have."
+        min_length=1, max_length=8, description="Accepted values of the claim aud."
     )
     jwks: TokenKeys = Field(description="Public keys of the issuer.")
-    caller_claim: Claim = Field(default="sub", description="Claim with the name of the caller.")
+    caller_claim: Claim = Field(default="sub", description="Claim with the name of the client.")
     groups_claim: Claim | None = Field(
-        default=None, description="Claim with a list of groups, which CallerPolicies name. If unset, there are none."
+        default=None, description="Claim with the groups of the client. If unset, clients have no groups."
     )
     hostname: Hostname | None = Field(
         default=None,
-        description="Host by which clients with tokens reach the gateway. Required with apiKey, and only with it.",
+        description="Hostname of the gateway for clients with tokens. Required with apiKey, otherwise not allowed.",
     )
 
 
 class GatewayAuth(Model):
-    """Client authentication of a gateway in mode Model."""
+    """Client authentication of a Model gateway."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         Rule(
             ids=("IG-10",),
-            message="one of apiKey and jwt must be given, and that of method",
+            message="apiKey or jwt must be set, and must match method",
             cel="(has(self.apiKey) || has(self.jwt)) && (!has(self.method) || "
             "(self.method == 'APIKey' ? has(self.apiKey) : has(self.jwt)))",
             check=lambda auth: (
@@ -173,7 +173,7 @@ class GatewayAuth(Model):
                 or (auth.api_key is None) == (auth.jwt.hostname is None)
                 or [Violation(("jwt", "hostname"), "is required with apiKey, and only with it")]
             ),
-            hint="Give clients with tokens a host of their own beside that of clients with API keys",
+            hint="Set a separate hostname for clients with tokens if the gateway has apiKey",
             schema={
                 "if": {"required": ["apiKey"]},
                 "then": {"properties": {"jwt": {"required": ["hostname"]}}},
@@ -184,10 +184,10 @@ class GatewayAuth(Model):
 
     method: Literal["APIKey", "JWT"] | None = Field(
         default=None,
-        description="What clients send: an API key or a token. If unset, what apiKey and jwt are given for.",
+        description="Authentication method. If unset, the methods of apiKey and jwt apply.",
     )
-    api_key: CallerKeys | None = Field(default=None, description="Where API keys are.")
-    jwt: CallerTokens | None = Field(default=None, description="Whose tokens the gateway accepts.")
+    api_key: CallerKeys | None = Field(default=None, description="Secrets with API keys.")
+    jwt: CallerTokens | None = Field(default=None, description="Tokens that the gateway accepts.")
 
     @property
     def hostname(self) -> str:
@@ -198,7 +198,7 @@ class GatewayAuth(Model):
 _PATH_FIELDS = ("backend", "traefik", "listeners")
 _MODEL_FIELDS = ("clusterName", "tls", "auth", "serviceSelector", "failover")
 _HINTS_OF_NULLS = {
-    "auth": "Write apiKey or jwt, or remove it for a gateway that asks for no keys",
+    "auth": "Write apiKey or jwt, or remove it for a gateway without authentication",
     "tls": "Write certificateRefs, or remove it for plain HTTP",
     "serviceSelector": "Write matchLabels, or remove it to serve all ModelServices",
     "failover": "Write statusCodes, or remove it for the default status codes",
@@ -241,12 +241,12 @@ def _given(mode: Mode, *fields: str) -> Callable[[Any], list[Violation]]:
 
 
 class GatewayFailover(Model):
-    """Responses of endpoints after which a gateway retries a request at another endpoint."""
+    """Responses of endpoints that a gateway retries on another endpoint."""
 
     status_codes: list[Annotated[int, Field(ge=400, le=599)]] = Field(
         min_length=1,
         max_length=16,
-        description="HTTP status codes of the responses. Failed and reset connections are always retried.",
+        description="HTTP status codes. Failed and reset connections are always retried.",
     )
 
 
@@ -360,7 +360,7 @@ class InferenceGatewaySpec(Spec):
         default=None, description="Labels of the ModelServices that it serves; absent is all."
     )
     failover: GatewayFailover | None = Field(
-        default=None, description="Responses that are retried. If unset, 429, 502, 503, 504 and 529 are retried."
+        default=None, description="Responses that are retried. Defaults to the status codes 429, 502, 503, 504 and 529."
     )
     backend: Literal["Traefik"] | None = Field(
         default=None, description="Proxy that runs the gateway; required in mode Path."

@@ -207,29 +207,27 @@ class ObjectMeta(Model):
     )
 
     name: DNSSubdomain = Field(description="Name, unique for its kind in the namespace.")
-    namespace: DNSLabel | None = Field(default=None, description="Namespace; absent is `default`.")
+    namespace: DNSLabel | None = Field(default=None, description="Namespace. Defaults to `default`.")
     labels: dict[str, LabelValue] | None = Field(default=None, description="Labels, which selectors match.")
     annotations: dict[str, str] | None = Field(default=None, description="Notes for people and programs.")
     generate_name: Annotated[str, Words(DNS_SUBDOMAIN_WORDS)] | None = Field(
         default=None,
         max_length=253,
         pattern=GENERATED_NAME,
-        description="Beginning of a name that API servers complete; has no effect.",
+        description="Prefix of a generated name. Has no effect.",
     )
-    uid: str | None = Field(default=None, description="Written by API servers; has no effect.")
-    resource_version: str | None = Field(default=None, description="Written by API servers; has no effect.")
+    uid: str | None = Field(default=None, description="Set by the API server. Has no effect.")
+    resource_version: str | None = Field(default=None, description="Set by the API server. Has no effect.")
     generation: int | None = Field(default=None, description="Written by API servers: counts changes of `spec`.")
     creation_timestamp: Annotated[str, Words(TIME_WORDS)] | None = Field(
         default=None,
         pattern=TIME,
-        description="Written by API servers; older ModelDeployments of equal priority are placed first.",
+        description="Creation time, from the API server. Older ModelDeployments of equal priority are scheduled first.",
     )
     deletion_timestamp: Annotated[str, Words(TIME_WORDS)] | None = Field(
-        default=None, pattern=TIME, description="Written by API servers; has no effect."
+        default=None, pattern=TIME, description="Set by the API server. Has no effect."
     )
-    deletion_grace_period_seconds: int | None = Field(
-        default=None, description="Written by API servers; has no effect."
-    )
+    deletion_grace_period_seconds: int | None = Field(default=None, description="Set by the API server. Has no effect.")
     finalizers: list[str] | None = Field(default=None, description="Names of what has to happen before a deletion.")
     owner_references: list[OwnerReference] | None = Field(
         default=None, description="Objects with which this one is deleted."

@@ -30,10 +30,10 @@ RESERVED_VARIABLES = frozenset(
         *("PATH", "PYTHONPATH", "REPO", "REVISION", "VOLUME"),
     )
 )
-"""Variables of the download that manifests cannot set."""
+"""Environment variables of the download that manifests cannot set."""
 Pattern = Annotated[
     str,
-    Words("must be a pattern for paths of files, such as *.safetensors"),
+    Words("must be a pattern for file paths, such as *.safetensors"),
     Field(min_length=1, max_length=256, pattern=r"^[^\x00-\x1f\x7f]+$"),
 ]
 
@@ -42,24 +42,22 @@ class CABundle(Model):
     """CA certificates in a ConfigMap of the workload namespace on each cluster."""
 
     name: str = Field(min_length=1, max_length=253, description="Name of the ConfigMap.")
-    key: str = Field(
-        default="ca.crt", min_length=1, max_length=253, description="Key that holds the certificates (PEM)."
-    )
+    key: str = Field(default="ca.crt", min_length=1, max_length=253, description="Key of the PEM-encoded certificates.")
 
 
 def _variables(source: Any) -> list[Violation]:
-    """Return the variables that a download cannot have: reserved ones, and secrets as values."""
+    """Return the invalid variables of a download: reserved names, and values with secrets."""
     violations = []
     for index, variable in enumerate(source.env or ()):
         place = ("env", index, "name")
         if variable.name == "HF_TOKEN":
-            hint = "Put the token into a Secret, and name it in authSecret"
+            hint = "Create a Secret with the token, and reference it in authSecret"
             violations.append(Violation(place, "HF_TOKEN is set by authSecret", hint=hint))
         elif variable.name in RESERVED_VARIABLES:
             violations.append(Violation(place, f"{variable.name} is set by the download itself", hint="Remove it"))
         if variable.value and (_LOGIN.match(variable.value) or _SECRET.search(variable.name)):
             what = "is a URL with a password" if _LOGIN.match(variable.value) else f"of {variable.name} is a secret"
-            hint = "Put it into a Secret on the clusters, and name that in valueFrom.secretKeyRef"
+            hint = "Create a Secret on the clusters, and reference it in valueFrom.secretKeyRef"
             violations.append(Violation(("env", index, "value"), what, hint=hint))
     return violations
 
@@ -70,7 +68,7 @@ class HuggingFace(Model):
     RULES: ClassVar[tuple[Rule, ...]] = (
         Rule(
             ids=("MC-2",),
-            message="env must not set variables of the download itself",
+            message="env cannot set reserved variables of the download",
             cel="!has(self.env) || self.env.all(each, !(each.name in ["
             + ", ".join(f"'{name}'" for name in sorted(RESERVED_VARIABLES))
             + "]))",
@@ -101,13 +99,13 @@ class HuggingFace(Model):
         default=None,
         min_length=1,
         max_length=32,
-        description="Patterns of files to download, such as *Q4_K_M*.gguf. If unset, all files of the repository.",
+        description="Patterns of files to download, such as *Q4_K_M*.gguf. Defaults to all files.",
     )
     exclude: Annotated[list[Pattern], Atomic()] | None = Field(
         default=None,
         min_length=1,
         max_length=32,
-        description="Patterns of files to leave out, such as original/*. They win over include.",
+        description="Patterns of files to skip, such as original/*. Takes precedence over include.",
     )
     env: Annotated[list[EnvVar], ListMap(("name",))] | None = Field(
         default=None,
@@ -116,7 +114,7 @@ class HuggingFace(Model):
         description="Environment variables of the download, such as HTTPS_PROXY, NO_PROXY, HF_ENDPOINT or HF_XET_*.",
     )
     ca_bundle: CABundle | None = Field(
-        default=None, description="CA certificates of the download, which replace those of the image."
+        default=None, description="CA certificates of the download. They replace the certificates of the image."
     )
     size_gib: int = Field(alias="sizeGiB", ge=1, le=100_000, description="Size of the volume on every cluster, in GiB.")
 
@@ -148,7 +146,7 @@ class CacheOnCluster(Model):
     )
     message: str | None = Field(default=None, description="Details for people.")
     artifact: str | None = Field(
-        default=None, description="What the volume holds: repository@revision@layout, with its patterns."
+        default=None, description="Content of the volume: repository@revision@layout, with its patterns."
     )
 
 

@@ -135,7 +135,7 @@ class EndpointTLS(Model):
     )
 
     server_name: DNSSubdomain | None = Field(
-        default=None, description="Name in the certificate; absent is the host of the URL."
+        default=None, description="Name in the certificate. Defaults to the host of the URL."
     )
     ca_certificate_ref: CACertificateRef | None = Field(
         default=None, description="Who may have signed the certificate; absent is whom the system trusts."

@@ -20,7 +20,7 @@ class EndpointSelector(Model):
 class ServiceEndpoint(Model):
     """Endpoints that share a part of the traffic."""
 
-    name: DNSLabel | None = Field(default=None, description="Name of the entry; absent is `endpoint-` and its index.")
+    name: DNSLabel | None = Field(default=None, description="Name of the entry. Defaults to `endpoint-` and its index.")
     weight: int = Field(default=1, ge=1, le=1_000_000, description="Share of the traffic against the other entries.")
     priority: int = Field(
         default=0,

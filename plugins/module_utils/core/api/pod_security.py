@@ -190,6 +190,6 @@ class ContainerSecurityContext(_SecurityContext):
 
 NOT_IN_A_POD: Mapping[str, str] = {
     **dict.fromkeys(("hostNetwork", "hostPID", "hostIPC"), _FORBIDS),
-    "automountServiceAccountToken": "Engines have no access to the cluster's API",
+    "automountServiceAccountToken": "Engines have no access to the Kubernetes API",
 }
 """Fields of a pod that users search beside its securityContext."""

@@ -270,7 +270,7 @@ class Container(Model):
     """The engine's container."""
 
     NOT_HERE: ClassVar[Mapping[str, str]] = {
-        "ports": "Engines listen on port 8000, which is composed, or on that of port beside members",
+        "ports": "Engines listen on port 8000, or on the port of the engine",
         "envFrom": "List the variables in env, with valueFrom",
     }
 
@@ -287,7 +287,7 @@ class Container(Model):
     )
     readiness_probe: ReadinessProbe | None = Field(
         default=None,
-        description="Probe without which the pod receives no requests. Replaces the composed probe of `healthPath`.",
+        description="Readiness probe of the container. Replaces the composed probe of `healthPath`.",
     )
     startup_probe: Probe | None = Field(
         default=None,
@@ -332,37 +332,37 @@ class KeyToPath(Model):
 
 class _Files(Model):
     items: list[KeyToPath] | None = Field(
-        default=None, max_length=64, description="Keys that become files. Defaults to all keys."
+        default=None, max_length=64, description="Keys to mount as files. Defaults to all keys."
     )
     default_mode: int | None = Field(
         default=None, ge=0, le=0o777, description="Permissions of files. Defaults to 0644."
     )
-    optional: bool | None = Field(default=None, description="Whether the object or its keys may be missing.")
+    optional: bool | None = Field(default=None, description="Whether the pod starts without the object or its keys.")
 
 
 class ConfigMapFiles(_Files):
-    """Files from a ConfigMap on the workload cluster."""
+    """Files from a ConfigMap on the inference cluster."""
 
     name: str = Field(min_length=1, max_length=253, description="Name of the ConfigMap.")
 
 
 class SecretFiles(_Files):
-    """Files from a Secret on the workload cluster."""
+    """Files from a Secret on the inference cluster."""
 
     secret_name: str = Field(min_length=1, max_length=253, description="Name of the Secret.")
 
 
 class EmptyDir(Model):
-    """Empty directory that lives as long as the pod."""
+    """Empty directory with the lifetime of the pod."""
 
     medium: Literal["Memory"] | None = Field(
-        default=None, description="Memory for a file system in memory. Defaults to the disk of the node."
+        default=None, description="Set Memory for a file system in memory. Defaults to the disk of the node."
     )
     size_limit: Annotated[str, Words("must be a quantity, such as 512Mi or 16Gi"), IntOrString()] | None = Field(
         default=None,
         max_length=32,
         pattern=QUANTITY,
-        description="Maximum size. If it is in memory, its files count toward the memory of the container.",
+        description="Maximum size. Files in memory count toward the memory limit of the container.",
     )
 
     @model_validator(mode="before")
@@ -375,9 +375,9 @@ class Volume(Model):
     """Volume of the pod."""
 
     NOT_HERE: ClassVar[Mapping[str, str]] = {
-        "persistentVolumeClaim": "Weights come with modelCacheRef, at /mnt/models",
+        "persistentVolumeClaim": "Set modelCacheRef to mount weights at /mnt/models",
         "hostPath": 'Pod Security "baseline" forbids it',
-        "projected": "Write one volume for each ConfigMap and Secret",
+        "projected": "Use a separate volume for each ConfigMap and Secret",
     }
     RULES: ClassVar[tuple[Rule, ...]] = (exactly_one(("MD-37", "MR-33"), "configMap", "secret", "emptyDir"),)
 
@@ -424,8 +424,8 @@ class PodSpec(Model):
     )
     service_account_name: DNSLabel | None = Field(
         default=None,
-        description="ServiceAccount on the workload cluster whose cloud identity the pod has. Its token for the "
-        "cluster's API is not mounted. Defaults to `default`.",
+        description="ServiceAccount on the inference cluster that provides the cloud identity of the pod. Its token "
+        "for the Kubernetes API is not mounted. Defaults to `default`.",
     )
     volumes: Annotated[list[Volume], ListMap(("name",))] | None = Field(
         default=None, max_length=32, description="Volumes for volumeMounts of the container."

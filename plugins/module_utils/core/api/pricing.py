@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Prices of nodes: how they are written, in an InferenceClass and in the price catalogue.
+"""Prices of nodes: how they are written, in an InferenceClass and in the price catalog.
 
 Amounts are text, so that no binary fraction is between what is written and what is summed.
 """
@@ -100,13 +100,13 @@ def _given_twice(locations: Sequence[LocalPrices]) -> list[Violation]:
         for field, place in (("region", each.region), ("zone", each.zone)):
             other = first.setdefault((field, place), index) if place is not None else index
             if other != index:
-                message = f"is given twice: also in locations[{other}]"
+                message = f"duplicates locations[{other}]"
                 found.append(Violation(("locations", index, field), message, place, "Put its prices into one item"))
     return found
 
 
 class Pricing(Prices):
-    """Prices of a node. They win over the price catalogue of the fleet."""
+    """Prices of a node. They win over the price catalog of the fleet."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         Rule(

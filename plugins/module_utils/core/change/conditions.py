@@ -153,13 +153,13 @@ class Followed(Programmed):
 
 @dataclass(frozen=True)
 class Known(Programmed):
-    """External processors of the AI gateway know the backends of these routes.
+    """External processors of the AI gateway have loaded the backends of these routes.
 
-    Processors do not report that, so the executor waits for twice the interval in which they read their configuration
-    after gateways have programmed the routes."""
+    Processors do not report this state. After gateways have programmed the routes, the executor therefore waits for
+    twice the interval of configuration reads."""
 
     def __str__(self) -> str:
-        return f"processors know the new backends of the routes in namespace {self.namespace}"
+        return f"processors have loaded the new backends of the routes in namespace {self.namespace}"
 
 
 @dataclass(frozen=True)

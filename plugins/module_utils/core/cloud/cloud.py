@@ -118,8 +118,8 @@ class Cloud:
     what a node pool (wire form) needs that not every account has, of its manifest alone; empty for pools that are
     usual. `demands`: what the pools of a cluster (wire form) take of the quotas of an account in its region, with the
     nodes of those that exist; raises InvalidResource. `quota_words`: words about these. `machine`: the kind of machine
-    that the block of an InferenceClass names. `architecture`: that of its processors, as kubernetes.io/arch has it.
-    `old_driver`: why the GPU driver of a pool may be old, and what to do; empty for the drivers of other pools.
+    that the block of an InferenceClass names. `architecture`: processor architecture, as in kubernetes.io/arch.
+    `old_driver`: reason why the GPU driver of a pool might be old, with a hint; empty for other pools.
     `purchase_option`: how nodes of a pool of an InferenceCluster are bought, None for a way that has prices of its own.
     `storage_class`: of the RWX storage that comes with a cluster. `per_zone`: whether numbers of nodes are those of
     each zone. `starts_first_node`: whether its autoscaler starts the first node of an empty pool for a pod that claims

@@ -54,7 +54,7 @@ class CacheMount:
         return self.layout == FOLDER
 
     def volumes(self) -> list[dict[str, Any]]:
-        """Return the volume, and with a read-only mount the one for Python modules of a model."""
+        """Return the volume, and for a read-only mount also a volume for the Python modules of a model."""
         volume = {"name": _VOLUME, "persistentVolumeClaim": {"claimName": self.claim}}
         return [volume, {"name": _MODULES, "emptyDir": {"sizeLimit": "1Gi"}}] if self.read_only else [volume]
 

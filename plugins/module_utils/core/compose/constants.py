@@ -82,8 +82,8 @@ SUBJECT_HEADER = "x-modelplane-subject"
 """Header with the name of a client with a token, at gateways that accept tokens. Names of clients with API keys are in
 `CALLER_HEADER`, so that no token has the name of a key."""
 TOKEN_CALLER = "jwt:"
-"""Value of `CALLER_HEADER` for clients with tokens. Entries of Secrets, whose names are those of API keys, have no
-colon."""
+"""Value of `CALLER_HEADER` for clients with tokens. No API key has this name, because entries of Secrets cannot contain
+colons."""
 SERVICE_HEADER = "x-modelplane-service"
 """Header that says behind the cluster gateway of a gateway's own cluster which service a request is for: by then its
 body names the model as the endpoint has it."""

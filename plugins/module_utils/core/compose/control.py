@@ -35,7 +35,7 @@ def system_namespace(more: Mapping[str, str] = MappingProxyType({})) -> dict[str
 
 
 def kept_namespace(name: str, labels: Mapping[str, str]) -> dict[str, Any]:
-    """Return a Namespace that tools which apply a build directory never delete, as it can contain objects of users."""
+    """Return a Namespace that GitOps tools never delete, because it might contain objects of users."""
     metadata: dict[str, Any] = {"name": name, "annotations": dict(_KEPT_BY_TOOLS)}
     return {
         "apiVersion": "v1",
@@ -45,8 +45,8 @@ def kept_namespace(name: str, labels: Mapping[str, str]) -> dict[str, Any]:
 
 
 def unowned_namespace(name: str) -> dict[str, Any]:
-    """Return a Namespace that users own. Tools that apply a build directory create it. Runs that apply objects ignore
-    it, because it has no label of the fleet."""
+    """Return a Namespace that users own. GitOps tools create it. Runs that apply objects ignore it, because it has no
+    label of the fleet."""
     return kept_namespace(name, {})
 
 

@@ -2,14 +2,13 @@
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """Defaults and canonical values of built objects, as the API server stores them.
 
-Tools that apply a folder compare its lists with those of the API server. A default that the server adds to an item of a
-list, or a value that it writes in another way (`12288Mi` becomes `12Gi`), is a difference in each comparison, and a
-tool that corrects differences applies the object again and again. Fields outside of lists need no default, because
-these tools ignore fields that the folder does not set.
+GitOps tools compare the lists in a folder with the lists on the API server. If the server adds a default to a list
+item, or normalizes a value (`12288Mi` becomes `12Gi`), each comparison shows a difference, and automatic syncs apply
+the object repeatedly. Fields outside of lists need no default, because GitOps tools ignore fields that the folder does
+not set.
 
-The tables contain the fields that this collection composes and the fields of pods that users can set. The defaults of a
-LeaderWorkerSet are only those of its definition and of its webhook: a further field would be another revision of its
-pods, and restart them.
+The tables contain the fields that this collection composes and the fields of pods that users can set. A LeaderWorkerSet
+only has the defaults of its CRD and of its webhook: any other field would create a new revision and restart its pods.
 """
 
 from __future__ import annotations

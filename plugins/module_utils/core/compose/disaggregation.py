@@ -48,9 +48,9 @@ def disaggregate(
 ) -> None:
     """Turn the workload of an engine with a `phase` into its half of a PrefillDecode pair, in place.
 
-    `pool` is the port on which the pair gets requests. `serving` is that of the ModelReplica; its `sidecar` overrides
-    the composed image and flags. The variables of vLLM's NIXL side channel are set for every engine: other engines
-    ignore them.
+    `pool` is the port of the pair for requests. `serving` of the ModelReplica has a `sidecar` that overrides the
+    composed image and flags. The variables of vLLM's NIXL side channel are set for every engine. Other engines ignore
+    them.
     """
     member = serving_member(parts)
     template = serving_template(workload)
@@ -75,14 +75,14 @@ def disaggregate(
 
 
 def pool_port(engines: Iterable[PlacedEngine | Engine]) -> int:
-    """Return the port on which the serving pods of a replica with these engines get requests."""
+    """Return the serving port of the pods of a replica with these engines."""
     return next((engine.port for engine in engines if engine.phase != constants.DECODE and engine.port), None) or (
         constants.ENGINE_PORT
     )
 
 
 def decode_port(engine: PlacedEngine | Engine) -> int:
-    """Return the port on which a Decode engine listens behind its sidecar."""
+    """Return the port of a Decode engine behind its sidecar."""
     leader = next(member for member in engine.members if member.role != constants.WORKER)
     line = CommandLine.of(leader.template.spec.containers[0])
     return engine.port or line.number(("--port",), _MAX_PORT) or constants.DECODE_PORT

@@ -63,7 +63,7 @@ _NETWORKS = {
 }
 """Internal networks by reason. The first reason counts."""
 _UNICAST = tuple(ip_network(text) for text in ("2000::/3", "fc00::/7", "64:ff9b::/96", "::ffff:0:0/96"))
-"""The ranges of IPv6 in which hosts have addresses: all others are reserved (IANA IPv6 Address Space)."""
+"""IPv6 ranges for host addresses. All other ranges are reserved (IANA IPv6 Address Space)."""
 _NAT64 = int(IPv6Address("64:ff9b::"))
 _ISATAP = (0x00005EFE, 0x02005EFE)
 """First half of an interface identifier whose second half is an IPv4 address (RFC 5214)."""
@@ -83,10 +83,10 @@ def outside_peers(allowed: Iterable[str] = ()) -> list[dict[str, Any]]:
 
 
 def excluded_networks(version: int) -> list[str]:
-    """Return the address ranges (4: IPv4, 6: IPv6) to which proxies do not connect.
+    """Return the denied address ranges of proxies (4: IPv4, 6: IPv6).
 
-    Ranges of Services are not included: network policies apply to the addresses of the pods behind them, and in another
-    cluster machines may have such addresses. Those of IPv6 include the IPv4 ones behind NAT64.
+    Service ranges are not included: NetworkPolicies apply to the addresses of the pods behind a Service, and nodes in
+    another cluster might have such addresses. The IPv6 ranges include the IPv4 ranges behind NAT64.
     """
     ipv4: list[IPv4Network] = []
     ipv6: list[IPv6Network] = []
@@ -148,7 +148,7 @@ def _inner_name(name: str) -> str:
     if labels[0] == "instance-data":
         return _METADATA
     is_inner = any(_inner_address(address) in (_MACHINE, _LINK, _METADATA) for address in addresses)
-    return "has an internal address in it, to which it may resolve" if is_inner else ""
+    return "contains an internal address, and might resolve to it" if is_inner else ""
 
 
 def _addresses_in(name: str) -> list[IPv4Address]:

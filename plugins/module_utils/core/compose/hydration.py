@@ -124,8 +124,8 @@ done <<patterns
 ${EXCLUDE:-}
 patterns
 """
-"""Part of the script of pods with patterns: INCLUDE and EXCLUDE have one in each line. It is not in the script of other
-pods, because the name of a Job that is not observed contains a digest of its script."""
+"""Part of the download script, for caches with patterns. INCLUDE and EXCLUDE contain one pattern per line. Other caches
+omit this part, because the name of an unobserved Job contains a digest of its script."""
 
 VOLUME_PATH = "/mnt/artifact"
 _HOME = "/work"
@@ -141,7 +141,7 @@ class Download:
     env: values for SCRIPT by name.
     token: the secretKeyRef of a Hugging Face token.
     variables: variables that the user sets (wire form); they win over defaults.
-    ca_bundle: CA certificates that replace those of the image.
+    ca_bundle: CA certificates that replace the certificates of the image.
     """
 
     env: Mapping[str, str]

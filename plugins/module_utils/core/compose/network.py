@@ -48,9 +48,9 @@ def network_policy(
 
 def outside_rules(*, pods: bool = False, allowed: Iterable[str] = ()) -> list[dict[str, Any]]:
     """Return the egress rules of a proxy for endpoints outside of the fleet. They exclude metadata services, link-local
-    and other special addresses, whatever the name of an endpoint resolves to.
+    and other special addresses, even if the name of an endpoint resolves to such an address.
 
-    `pods`: the proxy also uses pods of its cluster, whichever addresses those have. `allowed`: entries of
+    `pods`: whether the proxy also connects to pods of its cluster, at any address. `allowed`: entries of
     `fleet_endpoint_hosts`, whose CIDRs are not excluded. Raises ValueError for invalid entries."""
     peers = [*([{"namespaceSelector": {}}] if pods else []), *outside_peers(allowed)]
     names = [{"port": port, "protocol": protocol} for port in _DNS_PORTS for protocol in ("UDP", "TCP")]

@@ -26,7 +26,7 @@ _CLIENT_PREFIXES = (
 HOPS = tuple(_HOPS.split())
 """Headers that disclose the client and the internal network."""
 CLIENT_HEADERS = tuple(_CLIENT_HEADERS.split())
-"""Headers in which proxies in front of a gateway identify the client, and headers with credentials for other services.
+"""Headers of proxies in front of a gateway that identify the client, and headers with credentials for other services.
 
 Model gateways remove them from every request."""
 CLIENT_PREFIXES = tuple(_CLIENT_PREFIXES.split())

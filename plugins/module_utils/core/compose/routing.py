@@ -12,7 +12,7 @@ from .owner import Owner
 
 
 def inference_pool(owner: Owner, port: int, *, exported: bool = False) -> dict[str, Any]:
-    """Return the InferencePool of a replica: its serving pods with their port, from which its endpoint picker chooses.
+    """Return the InferencePool of a replica: serving pods and their port. The endpoint picker selects from these pods.
 
     A single pod has a pool too, so that a second copy never changes the kind of the route's backend. While the picker
     is down the gateway chooses a pod itself (FailOpen). One that is `exported` may get requests from other clusters.

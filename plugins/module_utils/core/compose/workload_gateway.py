@@ -97,8 +97,8 @@ def gateway_objects(choices: GatewayChoices) -> tuple[Object, ...]:
 
 
 def traffic_policies(choices: GatewayChoices) -> tuple[Object, ...]:
-    """Return the policies for connections of clients and of backends. A Gateway has one of each kind; those of a
-    gateway in mode Model are the fleet's."""
+    """Return the policies for connections of clients and of backends. A Gateway has one policy of each kind.
+    For a Model gateway, the fleet composes them."""
     if choices.model_gateway or not choices.keepalive:
         return ()
     target = {"group": constants.GATEWAY_GROUP, "kind": "Gateway", "name": constants.WORKLOAD_GATEWAY}

@@ -32,7 +32,7 @@ _OPPOSITE = {"exists": "all", "all": "exists"}
 
 def guarded(expression: str) -> str:
     """Return a selector that matches the devices that `expression` matches, and that is false for a device without an
-    attribute or a capacity on which `expression` fails.
+    attribute or a capacity that `expression` requires.
 
     Return `expression` if it tests for all values that it reads, and if Kubernetes would not accept the result, for
     example because it is too long. Raise SelectorError if `expression` is not a selector.
@@ -84,7 +84,7 @@ class _Guard:
         return self._of(node, _NOTHING, desired=True)[0]
 
     def _of(self, node: Node, known: _Known, *, desired: bool) -> tuple[str, _Known]:
-        """Return an expression that is true if `node` is `desired`, else false, and what is known if it is true."""
+        """Return an expression that is true if `node` is `desired`, else false, and the facts that it implies."""
         if isinstance(node, Logic):
             terms = [partial(self._of, term, desired=desired) for term in node.terms]
             return _all(terms, known) if (node.operator == "&&") == desired else (_any(terms, known), known)

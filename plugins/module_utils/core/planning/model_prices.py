@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Model prices for budgets of unit Cost, and problems with them."""
+"""Model prices for budgets with unit Cost, and problems with them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CATALOGUE = "the file that fleet_prices names"
 
 
 def service_prices(context: Context, service: api.ModelService) -> ServicePrices | None:
-    """Return the prices of a service with a budget of unit Cost; None for other services."""
+    """Return the model prices of a service with a budget in unit Cost, or None for other services."""
     catalogue = context.catalogue
     policies = context.selection.policies(service)
     if catalogue is None or not any(_costs(policy) for policy in policies):
@@ -29,7 +29,7 @@ def service_prices(context: Context, service: api.ModelService) -> ServicePrices
 
 
 def check_budgets(context: Context) -> None:
-    """Raise PricingError for budgets of unit Cost that cannot be counted by the price catalogue."""
+    """Raise PricingError for budgets with unit Cost that the price catalog does not cover."""
     problems = [
         problem
         for __, policy in sorted(context.fleet.policies.items())
@@ -41,14 +41,14 @@ def check_budgets(context: Context) -> None:
 
 
 def unpriced_entries(context: Context) -> Iterator[str]:
-    """Yield warnings about unpriced endpoint entries, for which the highest price applies."""
+    """Yield warnings about endpoint entries without a price. The highest price applies to them."""
     for __, service in sorted(context.fleet.services.items()):
         prices = service_prices(context, service)
         missing = [name for name in _entries(service) if prices and name not in prices.entries]
         if missing:
             yield (
-                f"{service.ref}: the price catalogue has no price for endpoints {some(missing)}: budgets of unit Cost "
-                "count them at the highest price of the service. Add entries with model: "
+                f"{service.ref}: the price catalog has no price for endpoints {some(missing)}: budgets with unit Cost "
+                "use the highest price of the service for them. Add entries with model: "
                 f"{service.model_name} and endpoint to models in {_CATALOGUE}"
             )
 
@@ -64,9 +64,9 @@ def _costs(policy: api.CallerPolicy) -> list[tuple[int, Budget]]:
 def _problems(context: Context, policy: api.CallerPolicy, path: str, budget: Budget) -> Iterator[Problem]:
     catalogue = context.catalogue
     if catalogue is None:
-        hint = "Set fleet_prices to a price catalogue with prices of models (docs/cost.md)"
+        hint = "Set fleet_prices to a price catalog with model prices (docs/cost.md)"
         yield Problem(
-            "needs prices of models, and the fleet has no price catalogue",
+            "requires model prices, but the fleet has no price catalog",
             f"{path}.unit",
             budget.unit,
             hint,
@@ -75,7 +75,7 @@ def _problems(context: Context, policy: api.CallerPolicy, path: str, budget: Bud
         return
     unit = Decimal(catalogue.budget_unit)
     if budget.currency != catalogue.currency:
-        message = f"is not the currency of the price catalogue, which is {catalogue.currency}"
+        message = f"is not the currency of the price catalog, which is {catalogue.currency}"
         yield Problem(
             message, f"{path}.currency", budget.currency or "", "Convert the amount, or the prices", ref=policy.ref
         )
@@ -88,7 +88,7 @@ def _problems(context: Context, policy: api.CallerPolicy, path: str, budget: Bud
         if not prices:
             near = nearest(service.model_name, {each.model for each in catalogue.models or ()})
             hint = f"Add one to models in {_CATALOGUE}{f', where {near} has one' if near else ''}"
-            message = f"is for ModelService {service.model_name}, and the price catalogue has no price for this model"
+            message = f"is for ModelService {service.model_name}, and the price catalog has no price for this model"
             yield Problem(message, path, budget.name, hint, ref=policy.ref)
         elif unit < (least := least_unit(prices.values())):
             message = (

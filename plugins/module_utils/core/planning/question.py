@@ -97,7 +97,7 @@ class Question(api.Model):
         default=None, min_length=1, description="Prices of nodes by InferenceClass, in place of all that are known."
     )
     prices: str | None = Field(
-        default=None, min_length=1, description="A price catalogue in place of the one that `fleet_prices` names."
+        default=None, min_length=1, description="A price catalog in place of the one that `fleet_prices` names."
     )
 
     def unknown(self, deployments: Collection[str], classes: Collection[str]) -> list[str]:

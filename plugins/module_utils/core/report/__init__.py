@@ -33,7 +33,7 @@ has is from there, so that the numbers and words of the page are those of the te
     caches     [{namespace, name, artifact, ready, clusters [{cluster, phase, message}]}]
     policies   [{namespace, name, message, budgets}], of CallerPolicies with budgets; `message` says what is not known
       budgets  [{name, unit, limit, per, use [{gateway, caller (not of one for all), used}], moreCallers, resetsAt}];
-               those of unit Cost have amount and currency, and their use has spent
+               budgets with unit Cost have amount and currency, and their use has spent
     pending    [{namespace, deployment, refusals [{clusters, pool, reason}]}]
     removed    [{namespace, deployment, replica, cluster, action, reason}]
     objects    [{cluster (empty for the control cluster), created, changed, removed (how many)}]

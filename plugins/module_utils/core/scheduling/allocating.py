@@ -2,11 +2,11 @@
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """Steps that kube-scheduler needs to reject a node for a pod with claims.
 
-The device allocator compares no counts. It assigns devices one by one, in the order of the requests, and rejects a node
+The device allocator does not compare counts. It assigns devices in the order of the requests, and rejects a node
 only after all choices failed: each subset of the free devices (Kubernetes 1.36), or each order of each subset (1.34 and
 1.35). For example, 24 free devices and a request for 32 result in 2^24 subsets. kube-scheduler stops the search after
 10 seconds (DRASchedulerFilterTimeout), and then tries no other node for the pod. Affinity is evaluated before devices,
-so that nodes excluded by affinity cost no steps.
+so nodes that affinity excludes need no steps.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from .stranding import Pods
 MAX_STEPS = 1_000_000
 """About one second. Nine free devices take 986,409 steps in all orders."""
 FEW_DEVICES = 9
-"""Number of devices up to which no search of a node takes more than `MAX_STEPS`."""
+"""Maximum number of devices of a node whose search always takes at most `MAX_STEPS`."""
 MAX_STATES = 4_096
 """Combinations of used devices on a node to examine."""
 
 
 # pylint: disable-next=unsupported-binary-operation
 def slow_searches(node: Vector, load: Sequence[Pods], planned: Sequence[PlannedNodes | None]) -> set[int]:
-    """Return the positions of open pods for which kube-scheduler might need more than `MAX_STEPS` to reject a node.
+    """Return the positions of open pods whose searches might take more than `MAX_STEPS` before a node is rejected.
 
     node: devices of a node, by kind.
-    load: all pods of a pool, and its unavailable devices.
+    load: all pods of the node pool, and its unavailable devices.
     planned: planned nodes of these pods.
     """
     return {
@@ -44,8 +44,8 @@ def slow_searches(node: Vector, load: Sequence[Pods], planned: Sequence[PlannedN
 
 # pylint: disable-next=unsupported-binary-operation
 def _neighbors(load: Sequence[Pods], planned: Sequence[PlannedNodes | None], position: int) -> list[Pods]:
-    """Return the pods that affinity allows on a node on which kube-scheduler searches devices for the pod at a
-    position.
+    """Return the pods that affinity allows on the same node as the pod at a position, while kube-scheduler searches
+    devices for this pod.
 
     Pods of the same planned node are excluded, because all of them fit on the node together.
     """

@@ -2,10 +2,10 @@
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """Claims and planned nodes that allow kube-scheduler to bind all pods of a plan, in any order.
 
-A plan has a packing of all pods onto the nodes of a pool. kube-scheduler uses any node with free capacity and any
+A plan packs all pods onto the nodes of a node pool. kube-scheduler uses any node with free capacity and any
 device that a claim accepts. Therefore, it might end in a packing that makes a pod unschedulable. `bind` limits
 claims to the planned kind of device, and adds numbers of planned nodes that keep pods together and apart. Running pods
-do not change, nor do pods that need neither.
+do not change, and neither do pods that fit without these limits.
 """
 
 from __future__ import annotations

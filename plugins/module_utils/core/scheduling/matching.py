@@ -158,8 +158,8 @@ class Matcher:
         return candidates
 
     def failures(self, request: Request, devices: tuple[Device, ...]) -> Mapping[str | None, str]:
-        """Return the DeviceClasses through which no claim of a request can be allocated, with the reason: a selector
-        fails on one of their devices even if it tests for attributes and capacities."""
+        """Return the DeviceClasses that cannot allocate a claim of a request, with the reason: a selector fails on a
+        device of the class even if it tests for attributes and capacities."""
         key = (request, id(devices))
         failures = self._failures.get(key)
         if failures is None:

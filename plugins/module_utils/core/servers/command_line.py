@@ -168,7 +168,7 @@ class CommandLine:
         return next((flag for flag in reversed(self.flags) if flag.name in names), None)
 
     def has(self, names: Sequence[str]) -> bool:
-        """Return whether one of these flags is set."""
+        """Return whether any of the flags is set."""
         return self.find(names) is not None
 
     def value(self, names: Sequence[str]) -> str:
@@ -222,7 +222,7 @@ class CommandLine:
         return self.variables.get(name, image.get(name, "")) if name else ""
 
     def element(self, names: Sequence[str] = ()) -> str:
-        """Return the element with one of these flags, or the field for more flags."""
+        """Return the element with any of the flags, or the field for more flags."""
         if flag := self.find(names):
             return self.fields[flag.position]
         return self.script_field or ("command" if self.fields and self.fields[-1].startswith("command") else "args")

@@ -65,7 +65,7 @@ class Server:
     """True if flags can have underscores instead of dashes."""
     block_size: Sequence[str] = ()
     axes: Mapping[str, str] = field(default_factory=dict)
-    """Axes of parallelism by flag, as the long flags of vLLM."""
+    """Axes of parallelism by flag. The axes have the names of vLLM's long flags."""
     memory: tuple[str, Fraction] | None = None
     """Flag for the fraction of device memory that the server uses, and its default."""
     context: Sequence[str] = ()

@@ -33,7 +33,7 @@ class GatewayBudgets:
 def caller_policy(
     policy: api.CallerPolicy, gateways: Sequence[GatewayBudgets], unit: Decimal = Decimal(1)
 ) -> Status[CallerPolicyStatus]:
-    """Return the status of a CallerPolicy. `unit`: amount that gateways count as 1 for budgets of unit Cost."""
+    """Return the status of a CallerPolicy. `unit`: amount that gateways count as 1 for budgets with unit Cost."""
     budgets = policy.spec.budgets or ()
     found = [_budget(budget, gateways, unit) for budget in budgets]
     return Status((_known(budgets, gateways),), api.construct(CallerPolicyStatus, budgets=found or None))

@@ -102,7 +102,7 @@ def with_lost_node(pod: Object, nodes: Iterable[Object]) -> dict[str, Any]:
     """Return the pod of a gang whose deletion is overdue with an EVENT_CONDITION if its node is not Ready or gone.
 
     Only the kubelet ends a deletion, and the StatefulSets of a LeaderWorkerSet create no second pod of the same name.
-    `nodes`: all nodes of pools.
+    `nodes`: all nodes of node pools.
     """
     node = text(pod, "spec", "nodeName")
     ready = {_name(each): is_true(each, "Ready") for each in nodes}

@@ -238,13 +238,13 @@ def _vllm_transfer(prefill: _Container, decode: _Container, serving: Any) -> Ite
         if transfer is None:
             continue
         if not transfer.get("kv_connector"):
-            message = f"{container.title} has no KV connector, so that the KV cache of a prompt is not transferred"
+            message = f"{container.title} has no KV connector, so the KV cache of a prompt is not transferred"
             yield container.warn(message, f"Add {_NIXL}", (_TRANSFER,))
         elif transfer.get("kv_role") is None:
             message = f"{container.title} has no kv_role, and does not start without it"
             yield container.warn(message, 'Set "kv_role": "kv_both"', (_TRANSFER,))
         elif transfer["kv_role"] == wrong_role:
-            message = f"{container.title} has kv_role {wrong_role}, with which it cannot {verb} KV caches"
+            message = f"{container.title} has kv_role {wrong_role}, which does not {verb} KV caches"
             yield container.warn(message, 'Set "kv_role": "kv_both"', (_TRANSFER,))
     sender, receiver = (str((container.transfer or {}).get("kv_connector", "")) for container in (prefill, decode))
     if sender and receiver and sender != receiver:
@@ -261,12 +261,12 @@ def _has_own_connector(serving: Any) -> bool:
 
 
 def _tensor_parallelism(prefill: _Container, decode: _Container) -> Iterator[Problem]:
-    """Yield degrees of tensor parallelism between which NixlConnector cannot transfer KV caches."""
+    """Yield tensor parallelism settings that prevent NixlConnector from transferring KV caches."""
     sizes = [axes(container.line) for container in (prefill, decode)]
     prefill_size, decode_size = ((axis_sizes or {}).get(TENSOR, 1) for axis_sizes in sizes)
     if None not in sizes and max(prefill_size, decode_size) % min(prefill_size, decode_size):
         message = f"{decode.title} has {TENSOR}={decode_size}, and {prefill.title} has {prefill_size}"
-        hint = f"Set values of {TENSOR} of which one is a multiple of the other"
+        hint = f"Set {TENSOR} of one engine to a multiple of the value of the other"
         yield decode.warn(f"{message}: KV caches cannot be divided", hint, tuple(decode.server.axes))
 
 

@@ -39,7 +39,7 @@ def class_limits(inference_class: Any, _fleet: object) -> Iterator[Problem]:
                 f"has {len(attributes) + len(capacity)} attributes and capacities, and Kubernetes accepts at most "
                 f"{MAX_ATTRIBUTES_AND_CAPACITIES} of a device"
             )
-            yield Problem(message, path, hint="Remove those that no selector reads")
+            yield Problem(message, path, hint="Remove attributes and capacities that no selector reads")
         for part, names in (("attributes", attributes), ("capacity", capacity)):
             for name in names:
                 yield from _qualified_name(name, entry_path(f"{path}.{part}", name))

@@ -27,7 +27,7 @@ _HTTPS = "makes the engine serve HTTPS, while the gateway and probes send HTTP"
 
 @dataclass(frozen=True)
 class _Listener:
-    """Address and port on which a server listens, each with its origin; empty and 0 if they are unknown."""
+    """Address and port of a server, each with its origin. Empty and 0 if they are unknown."""
 
     address: str = ""
     address_origin: str = ""
@@ -63,7 +63,7 @@ def _unparsed(line: CommandLine, path: str) -> Problem:
 
 
 def _port(line: CommandLine, engine: Any, engines: Sequence[Any], path: str, container_path: str) -> Iterator[Problem]:
-    """Yield an engine that listens where it receives no requests."""
+    """Yield an engine that listens on another address or port than the requests use."""
     is_decode = engine.phase == constants.DECODE
     pool = pool_port(engines)
     expected = decode_port(engine) if is_decode else pool
@@ -85,7 +85,7 @@ def _port(line: CommandLine, engine: Any, engines: Sequence[Any], path: str, con
         message = f"makes the engine listen on {where}{origin}, where neither the gateway nor probes reach it"
         yield warning(message, location, f"Set {_settings(line.server, expected, is_local=True, is_other=is_other)}")
     elif port and port != expected:
-        message = f"makes the engine listen on port {port}{listener.port_origin}, where it receives no requests"
+        message = f"makes the engine listen on port {port}{listener.port_origin}, but requests use another port"
         settings = _settings(line.server, expected, is_local=False, is_other=True)
         hint = f"Probes and the InferencePool expect port {expected}: set {settings}, or port: {port} next to members"
         yield warning(message, location, hint)
@@ -156,7 +156,7 @@ def wrong_flags(line: CommandLine, path: str) -> Iterator[Problem]:
         name, space, value = flag.name.partition(" ")
         requirement = _requirement(flag, server)
         if requirement and is_known(flag.value) and "{{" not in flag.value:
-            message = f"has a value of {flag.name} with which the engine does not start"
+            message = f"has an invalid value of {flag.name}, so the engine does not start"
             yield warning(message, location, f"It must be {requirement}", short(flag.value or "nothing"))
         elif space:
             message = f"is one word with a space, which {server.title} does not accept for the flag {name}"

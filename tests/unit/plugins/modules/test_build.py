@@ -104,7 +104,7 @@ def test_an_error_of_the_price_catalogue_has_its_place(tmp_path: Path) -> None:
     # The class has the same day, and manifests are read first.
     assert result["origin"] == {"file": str(tmp_path / "priced.yaml"), "line": 6}
     result = priced(tmp_path, "2026-02-28", "-1.00")
-    assert result["msg"] == "1 error in the price catalogue"
+    assert result["msg"] == "1 error in the price catalog"
     assert result["origin"] == {"file": str(tmp_path / "prices.yaml"), "line": 3}
     assert "prices[0].onDemand: Must be text" in result["errors"][0]
 

@@ -12,5 +12,5 @@ conventions"), and Grace Blackwell superchips."""
 
 
 def architecture(instance_type: str) -> str:
-    """Return the architecture of the processors of a type, as nodes have it in the label kubernetes.io/arch."""
+    """Return the processor architecture of an instance type, in the format of the label kubernetes.io/arch."""
     return "arm64" if _ARM.match(instance_type) else "amd64"

@@ -36,8 +36,8 @@ def needs_gvnic(machine_type: str) -> bool:
 
 
 def architecture(machine_type: str) -> str:
-    """Return the architecture of the processors of a type, as nodes have it in the label kubernetes.io/arch ("Arm VMs
-    on Compute Engine")."""
+    """Return the processor architecture of a machine type, in the format of the label kubernetes.io/arch ("Arm VMs on
+    Compute Engine")."""
     return "arm64" if machine_type.partition("-")[0] in _ARM else "amd64"
 
 

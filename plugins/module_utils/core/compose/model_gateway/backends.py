@@ -62,7 +62,7 @@ class Overflow:
 
     Budgets are counted there. The gateway handles rejected requests as failed endpoints, and retries the next priority.
 
-    budgets: names of policies and budgets.
+    budgets: policy names and budget names.
     is_ready: whether requests use the route. Until then, only the objects behind the cluster gateway are composed.
     names_callers: whether backends outside the fleet get client names, which tokens are counted by.
     counts_tokens: whether backends outside the fleet get the service name, which tokens are counted by.

@@ -66,7 +66,7 @@ class RateLimiter:
 
 
 def counts_tokens_of_callers(policy: api.CallerPolicy, budgets: Iterable[Budget]) -> bool:
-    """Return whether one of these budgets counts tokens by client name.
+    """Return whether any of the budgets counts tokens by client name.
 
     Tokens are counted at the end of a response, by the headers that the backend got."""
     has_names = not policy.is_for_everyone
@@ -196,7 +196,7 @@ def _limits(group: _Group, namespace_rights: NamespaceRights, limiter: RateLimit
 
 
 def _service_matches(covered: Sequence[Route], group: Sequence[Route], header: str) -> list[Matches]:
-    """Return the header matches of the services of a budget, one for each rule; an empty match for a whole group."""
+    """Return the header matches for the services of a budget, one per rule. An empty match covers a whole group."""
     if len(covered) == len(group):
         return [[]]
     service_names = [route.service.model_name for route in covered]
@@ -213,7 +213,7 @@ def _rate_limit(limits: Iterable[_Limit]) -> dict[str, Any]:
 def _counted_callers(
     rights: Rights, budget: Budget, covered: Iterable[Route], namespace_rights: NamespaceRights
 ) -> Sequence[Matches]:
-    """Return the header matches of the clients of a budget, one for each rule.
+    """Return the header matches for the clients of a budget, one per rule.
 
     Names are not needed if no other policy authorizes clients. No header has groups, so policies with groups do not
     share services."""

@@ -27,7 +27,7 @@ _MOST_VALUES = 256
 BY_TOKEN = {"type": "Exact", "name": constants.CALLER_HEADER, "value": constants.TOKEN_CALLER}
 """Header match of clients with tokens."""
 _MOST_GROUPS = 6
-"""Groups per rule. An expression of 4,096 characters fits so many groups and claims of 253 characters."""
+"""Maximum number of groups per rule. An expression of 4,096 characters fits six groups and claims of 253 characters."""
 _NEXT = f"({re.escape(NEXT_SUFFIX)})?"
 _SELECTOR_DIGITS = 10
 
@@ -63,7 +63,7 @@ class Rights:
 
     @cached_property
     def patterns(self) -> Sequence[Matches]:
-        """Header matches of the clients, one for each rule."""
+        """Header matches of the clients, one per rule."""
         if self.callers is None:
             return [[]]
         keys = [[pattern(constants.CALLER_HEADER, value)] for value in divided(self.callers, _NEXT)]
@@ -100,7 +100,7 @@ class NamespaceRights:
         return self._by_service.get(service, ())
 
     def are_shared(self, services: Iterable[str]) -> bool:
-        """Return whether several policies select one of these services."""
+        """Return whether several policies select any of the services."""
         return any(len(self.to(name)) > 1 for name in services)
 
 
@@ -150,7 +150,7 @@ def _authorization(route: Route, route_rights: Iterable[Rights]) -> Object:
 def _allow_rules(policy_rights: Rights) -> Iterator[dict[str, Any]]:
     """Yield the rules that authorize the clients of a policy.
 
-    Selected clients have separate rules, from which later runs read the selected clients."""
+    Selected clients have separate rules, so that later runs can read the selected clients from these rules."""
     policy = policy_rights.policy
     named = sorted(set(policy_rights.callers or ()).difference(policy_rights.selected))
     # Policy names have no "/", so rule names are unique.

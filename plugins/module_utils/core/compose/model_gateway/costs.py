@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Cost of requests in the currency of the price catalogue: CEL expressions over tokens, which the AI gateway evaluates.
+"""Cost of requests in the currency of the price catalog: CEL expressions over tokens, which the AI gateway evaluates.
 
 The rate limit service counts 32-bit integers. Costs are therefore numbers of budget units, such as 0.00001 USD, and the
 cost of each request is rounded up.
@@ -47,7 +47,7 @@ class ServicePrices:
     unit: Decimal
 
     def expression(self, backends: Mapping[str, str]) -> str:
-        """Return the cost of a request in units, as CEL. `backends`: names of endpoint entries by backend name.
+        """Return the cost of a request in units, as CEL. `backends`: endpoint entry names by backend name.
 
         The price of unpriced entries and unknown backends is the highest price."""
         highest = max(self.entries.values(), key=_rank)

@@ -16,7 +16,7 @@ from .selection import PolicySelection
 CERTIFICATES = "certificates"
 """Need of clusters whose gateways prove by certificates who they are: those with a gateway, and those with engines."""
 BUDGETS = "budgets"
-"""Need of a cluster with a gateway that knows its callers, so that it can count what they use."""
+"""Need of a cluster with a gateway that authenticates clients, and therefore can count their usage."""
 STRICT_BUDGETS = "strict-budgets"
 """Need of such a cluster where one of them refuses requests while nothing can be counted."""
 
@@ -45,8 +45,8 @@ def stack_needs(
 def _budgets(
     gateway: api.InferenceGateway, services: Iterable[api.ModelService], selection: PolicySelection
 ) -> list[Budget]:
-    """Return the budgets that a gateway has to keep, once for each service. One that asks for no keys knows no callers,
-    and keeps none."""
+    """Return the budgets that a gateway has to keep, once for each service. A gateway without authentication
+    cannot identify clients, and keeps none."""
     if gateway.spec.auth is None:
         return []
     served = (service for service in services if gateway.serves(service.labels))

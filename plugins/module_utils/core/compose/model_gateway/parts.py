@@ -19,7 +19,7 @@ HTTP = "http"
 HTTPS = "https"
 """Names of the listeners of Gateways."""
 PROCESSOR = f"{constants.MODEL_GATEWAY}-processor"
-"""GatewayConfig with the resources of the AI gateway's processor beside each proxy, which the serving stack applies."""
+"""GatewayConfig with the resources of the AI gateway's processor next to each proxy. The serving stack applies it."""
 MERGED = "StrategicMerge"
 """Merge type of every policy on a route. Without it the route loses what the gateway's policies ask for: with a
 SecurityPolicy the keys of callers, with a BackendTrafficPolicy failover."""
@@ -42,7 +42,7 @@ def named(kind: str, name: str, group: str = "") -> dict[str, str]:
 
 
 def gateway_target(name: str, listener: str = "") -> list[dict[str, str]]:
-    """Return the targetRefs of a policy for a whole Gateway, or for one of its listeners."""
+    """Return the targetRefs of a policy for a Gateway or a listener."""
     section = {"sectionName": listener} if listener else {}
     return [{**named("Gateway", name, constants.GATEWAY_GROUP), **section}]
 
@@ -87,7 +87,7 @@ def gateway(metadata: Mapping[str, Any], *listeners: Mapping[str, Any]) -> Objec
 
 
 def token_listener(listener: str) -> str:
-    """Return the name of the listener for clients with tokens beside one for clients with API keys."""
+    """Return the name of the listener for clients with tokens if another listener serves clients with API keys."""
     return f"{listener}-jwt"
 
 

@@ -50,15 +50,15 @@ _RESOLVER = {
         "query_tries": 7,
     },
 }
-"""Resolver of the names of backends. Each attempt takes up to twice as long as the one before. The first one takes a
-second, or 0.25 seconds if the name server was fast before, so all of them take at least 16 seconds.
+"""DNS resolver for backends. Each attempt takes up to twice as long as the previous one. The first attempt takes one
+second, or 0.25 seconds if the name server was fast before, so all attempts take at least 16 seconds.
 
-Envoy's four attempts take less than four seconds. When a change of configuration replaces a backend, Envoy resolves its
-name again, and uses the new backend without addresses if all attempts fail."""
+Envoy's default of four attempts takes less than four seconds. When a configuration change replaces a backend, Envoy
+resolves its name again, and uses the new backend without addresses if all attempts fail."""
 
 
 def host_objects(endpoint_hosts: Iterable[str] = ()) -> tuple[Object, ...]:
-    """Return the objects of a cluster that can run a Model gateway. `endpoint_hosts`: internal hosts that endpoints may
+    """Return the objects of a cluster that can run a Model gateway. `endpoint_hosts`: internal hosts that endpoints can
     use. Raises ValueError for an invalid host.
 
     A patch for a missing listener or Gateway has no effect."""

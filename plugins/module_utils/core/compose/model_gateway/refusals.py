@@ -87,7 +87,7 @@ REFUSALS = (
         "response.code == 401",
         "authentication_error",
         "invalid_api_key",
-        "The API key or token is missing, unknown or expired. Send one that this gateway accepts in the header "
+        "The API key or token is missing, unknown or expired. Send an accepted key or token in the header "
         "Authorization, as a Bearer token, or in x-api-key.",
     ),
     Refusal(

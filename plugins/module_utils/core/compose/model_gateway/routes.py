@@ -39,9 +39,9 @@ class Route:
     """ModelService on a Model gateway.
 
     resolution: the weights of all priorities.
-    names_callers: whether every backend gets the client name, which token budgets are counted by.
-    overflow: overflow route of requests for the first priority, on which budgets are counted.
-    prices: prices of the model, if a budget of unit Cost requires them.
+    names_callers: whether every backend gets the client name, for token budgets per client.
+    overflow: overflow route for requests to the first priority. Budgets are counted on this route.
+    prices: model prices, if a budget with unit Cost requires them.
     """
 
     service: api.ModelService
@@ -242,7 +242,7 @@ def ai_route(
 
 
 def _price(route: Route, backend_names: Collection[str]) -> Iterable[dict[str, str]]:
-    """Yield the cost of a request by the prices of a service, which depends on the backend."""
+    """Yield the cost of a request at the prices of a service, for each backend."""
     if route.prices:
         specs, members = route.service.spec.endpoints, route.resolution.members
         entries = {route.backend_name(member.endpoint): specs[member.entry].name or "" for member in members}

@@ -109,7 +109,7 @@ def _with_new(targets: Sequence[Mapping[str, Any]], slots: Slots) -> tuple[Slots
 def _switched(targets: Sequence[Mapping[str, Any]], known: Slots, missing: int) -> Slots:
     """Return the slots with the weights of the desired backends.
 
-    Backends without a slot take those of removed backends in the next round."""
+    Backends without a slot reuse slots of removed backends in the next round."""
     references = {_name(reference): reference for reference in targets}
     owners = {index: name for name, index in _owners(targets, known).items()}
     removed = [index for index, slot in enumerate(known) if index not in owners and _weight(slot)]
@@ -142,7 +142,7 @@ def _first_removed(priorities: Mapping[int, int], removed: Iterable[int]) -> lis
 
 
 def _final(targets: Sequence[Mapping[str, Any]], slots: Slots) -> Slots:
-    """Return the slots without those of removed backends, as far as the index of no other backend changes."""
+    """Return the slots without removed backends, if this changes the index of no other backend."""
     owners = _owners(targets, slots).values()
     if not owners:
         return tuple(targets)

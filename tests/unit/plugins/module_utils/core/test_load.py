@@ -162,7 +162,7 @@ def test_a_gateway_in_mode_model_calls_no_backend_without_its_key_by_a_field_wit
 @pytest.mark.parametrize(
     ("spec", "path", "hint"),
     [
-        ("{clusterName: west, auth: %s}", "spec.auth", "remove it for a gateway that asks for no keys"),
+        ("{clusterName: west, auth: %s}", "spec.auth", "remove it for a gateway without authentication"),
         ("{mode: Model, clusterName: west, auth: %s}", "spec.auth", "Write apiKey or jwt"),
         ("{clusterName: west, auth: {method: APIKey, apiKey: %s}}", "spec.auth.apiKey", ""),
         (

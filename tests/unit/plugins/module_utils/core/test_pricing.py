@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Tests of prices of nodes, of the price catalogue, and of what a plan costs."""
+"""Tests of prices of nodes, of the price catalog, and of what a plan costs."""
 
 from __future__ import annotations
 
@@ -162,12 +162,12 @@ def test_prices_of_a_class_win(pricing: dict[str, Any], expected: str) -> None:
         ("currency: USD\nprices:\n"
          "- {provider: EKS, machine: a, region: b, spot: '1', asOf: 2026-11-01, source: s}\n"
          "- {provider: EKS, machine: a, region: b, spot: '2', asOf: 2026-11-01, source: s}\n",
-         "prices.yaml:4, prices[1].spot: Is given twice: also in prices[0]. Remove one."),
+         "prices.yaml:4, prices[1].spot: Duplicates prices[0]. Remove one."),
         ("- 1\n", "prices.yaml:1: Must be a mapping with currency and prices. Write currency and prices,"),
         ("a: [\n", "prices.yaml:"),
         ("", "prices.yaml: Is empty. Write currency and prices, or have the playbook modelplane.fleet.prices write"),
         ("# none yet\n", "prices.yaml: Is empty. Write currency and prices,"),
-        ("{}\n---\n{}\n", "prices.yaml: Must hold one document, and holds 2."),
+        ("{}\n---\n{}\n", "prices.yaml: Must contain one document, but contains 2."),
         ("currency: USD\nprices:\n- {provider: EKS, machine: a, region: b, spot: '1', asOf: 2026-02-30, source: s}\n",
          'prices.yaml:3, prices[0].asOf: Must be a day of the calendar such as 2026-11-20 (got "2026-02-30").'),
     ],
@@ -214,7 +214,7 @@ def test_the_example_is_a_catalogue_whose_prices_name_their_sources() -> None:
 
 def test_a_fleet_has_one_currency() -> None:
     euros = inference_class(pricing={"currency": "EUR", "asOf": "2026-11-01", "onDemand": "1.00"})
-    with pytest.raises(PlanError, match="the price catalogue in USD and InferenceClass l4 in EUR"):
+    with pytest.raises(PlanError, match="the price catalog in USD and InferenceClass l4 in EUR"):
         planned(euros, cluster(), prices=catalogue(eks(onDemand="0.80")))
     dollars = little_fleet.CLASS.replace("spec:\n", "spec:\n  pricing: {currency: USD, asOf: 2026-11-01, spot: '1'}\n")
     text = dollars.replace("{name: l4}", "{name: m5}").replace("currency: USD", "currency: EUR")

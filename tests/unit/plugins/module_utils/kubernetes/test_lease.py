@@ -178,9 +178,9 @@ COMMAND = "kubectl --namespace modelplane-system delete lease modelplane-default
     [
         (30, "its Lease ends 30 s after it was last renewed; "),
         (3600, "its Lease ends 3600 s after it was last renewed; "),
-        (2**31 - 1, "delete its Lease, which says that it ends after 2147483647 seconds, longer than "),
-        (10**400, "delete its Lease, which says that it ends after 2147483648 seconds, longer than "),
-        (86400, "delete its Lease, which says that it ends after 86400 seconds, longer than "),
+        (2**31 - 1, "delete its Lease. Its duration of 2147483647 seconds is longer than the Leases "),
+        (10**400, "delete its Lease. Its duration of 2147483648 seconds is longer than the Leases "),
+        (86400, "delete its Lease. Its duration of 86400 seconds is longer than the Leases "),
         (-1, "its Lease ends 30 s after it was last renewed; "),
         ("30", "its Lease ends 30 s after it was last renewed; "),
         ([], "its Lease ends 30 s after it was last renewed; "),

@@ -41,7 +41,7 @@ UNSAID = {
     "must be of one port": "compares items",
     "must be names of": "compares items with those of another list",
     "must be unique": "compares one field of all items",
-    "is given twice": "compares items",
+    "duplicates locations": "compares items",
     "must sum up to": "adds numbers up",
     "must be 1 to 20 together": "adds numbers up",
     "bytes together": "adds lengths up",

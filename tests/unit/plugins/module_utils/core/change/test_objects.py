@@ -68,7 +68,7 @@ def test_the_steps_of_a_route_that_leaves_a_backend() -> None:
         "wait until the AI gateway has applied earlier route changes in namespace team",
         "write Backend team/new",
         "write AIGatewayRoute team/chat",
-        "wait until processors know the new backends of the routes in namespace team",
+        "wait until processors have loaded the new backends of the routes in namespace team",
         "write version 2 of AIGatewayRoute team/chat",
         "wait until gateways have programmed the routes in namespace team",
         "wait until gateways have programmed the routes in namespace team",
@@ -77,7 +77,7 @@ def test_the_steps_of_a_route_that_leaves_a_backend() -> None:
         "delete Backend team/old",
     ]
     assert reasons(change_plan) == [
-        "AIGatewayRoute team/chat waits until processors know the new backends of the routes in namespace team",
+        "AIGatewayRoute team/chat waits until processors have loaded the new backends of the routes in namespace team",
         "AIGatewayRoute team/chat waits until gateways have programmed the routes in namespace team",
         "Backend team/old waits until the AI gateway has applied earlier route changes in namespace team",
         "Backend team/old waits until gateways have programmed the routes in namespace team",
@@ -94,11 +94,11 @@ def test_a_route_waits_for_the_gateway_to_accept_its_overflow_route() -> None:
         "write AIGatewayRoute team/behind",
         "wait until the gateway has accepted AIGatewayRoute team/behind",
         "write AIGatewayRoute team/chat",
-        "wait until processors know the new backends of the routes in namespace team",
+        "wait until processors have loaded the new backends of the routes in namespace team",
     ]
     assert reasons(change_plan)[:2] == [
         "AIGatewayRoute team/chat waits until the gateway has accepted AIGatewayRoute team/behind",
-        "AIGatewayRoute team/chat waits until processors know the new backends of the routes in namespace team",
+        "AIGatewayRoute team/chat waits until processors have loaded the new backends of the routes in namespace team",
     ]
 
 
@@ -112,8 +112,8 @@ def test_the_requests_of_one_route_change_at_a_time() -> None:
         "wait until the AI gateway has applied earlier route changes in namespace team",
         "write AIGatewayRoute team/chat",
         "write AIGatewayRoute team/code",
-        "wait until processors know the new backends of the routes in namespace team",
-        "wait until processors know the new backends of the routes in namespace team",
+        "wait until processors have loaded the new backends of the routes in namespace team",
+        "wait until processors have loaded the new backends of the routes in namespace team",
         "write the final version of AIGatewayRoute team/chat",
         "wait until gateways have programmed the routes in namespace team",
         "write the final version of AIGatewayRoute team/code",

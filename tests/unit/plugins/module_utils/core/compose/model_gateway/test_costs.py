@@ -135,7 +135,7 @@ def test_routes_without_a_budget_in_currency_are_as_they_were() -> None:
     ("catalogue", "budget", "says"),
     [
         (None, {}, "spec.budgets[0].unit"),
-        (costing(CHAT, currency="EUR"), {}, "is not the currency of the price catalogue, which is EUR"),
+        (costing(CHAT, currency="EUR"), {}, "is not the currency of the price catalog, which is EUR"),
         (costing(CHAT), {"amount": "42949.68"}, "must be from 0.00001 to 42949.67295"),
         (costing(CHAT), {"amount": "0.000001"}, "must be from 0.00001"),
         (costing(CHAT, unit="0.01"), {"amount": "42949672.96"}, "must be from 0.01 to 42949672.95"),
@@ -153,7 +153,7 @@ def test_budgets_that_cannot_be_counted_stop_the_plan(catalogue: Any, budget: di
 def test_an_entry_without_a_price_costs_as_much_as_the_dearest_and_is_warned_of() -> None:
     made = planned(costing({**CHAT, "endpoint": "own"}))
     [message] = [each for each in made.plan.models.warnings if "has no price" in each]
-    assert message.startswith("ModelService ml-team/chat: the price catalogue has no price for endpoints spare")
+    assert message.startswith("ModelService ml-team/chat: the price catalog has no price for endpoints spare")
 
 
 @pytest.mark.parametrize(
