@@ -59,7 +59,7 @@ spec:
             - name: gpu
               selectors:
               - cel: device.driver == "gpu.nvidia.com"
-          template: {spec: {containers: [{name: engine, image: vllm}]}}
+          template: {spec: {containers: [{name: engine, image: nvcr.io/nim/qwen}]}}
 """
 SERVICE = """\
 apiVersion: modelplane.ai/v1alpha1
@@ -87,7 +87,7 @@ spec:
     - nodePoolName: gpu
       deviceRequests:
       - {name: gpu, deviceClassName: gpu.nvidia.com, selectors: [{cel: 'device.driver == "gpu.nvidia.com"'}]}
-      template: {spec: {containers: [{name: engine, image: vllm}]}}
+      template: {spec: {containers: [{name: engine, image: nvcr.io/nim/qwen}]}}
 """
 PATH_GATEWAY = """\
 apiVersion: modelplane.ai/v1alpha1
@@ -108,6 +108,8 @@ kind: CallerPolicy
 metadata: {name: acme, namespace: team}
 spec: {callers: [{name: acme}]}
 """
+IMAGE = "image: nvcr.io/nim/qwen}"
+"""Image of the deployment, whose server is in the table of servers."""
 CONTAINER = "spec.template.spec.engines[0].members[0].template.spec.containers[0]"
 FLEET = {"class": CLASS, "cluster": CLUSTER, "cache": CACHE, "deployment": DEPLOYMENT, "service": SERVICE}
 
@@ -148,7 +150,7 @@ def assert_one_problem(
 
 def engine(fields: str) -> str:
     """The deployment with more fields in its container."""
-    return change(DEPLOYMENT, "image: vllm}", f"image: vllm/vllm-openai, {fields}}}")
+    return change(DEPLOYMENT, IMAGE, f"image: vllm/vllm-openai, {fields}}}")
 
 
 def endpoint(spec: str) -> str:

@@ -501,7 +501,12 @@ def test_problems(changed: dict[str, str], severity: str, path: str, line: int, 
         # Callers' keys reach engines by gateways in mode Path; others have no such flag.
         {"path": PATH_GATEWAY, "deployment": engine("args: [--api-key=a]")},
         {"gateway": GATEWAY, "deployment": engine("args: [--api-key-file=a], env: [{name: VLLM_API_KEY, value: ''}]")},
-        {"gateway": GATEWAY, "deployment": change(DEPLOYMENT, "image: vllm}", "image: a, args: [--api-key=a]}")},
+        {
+            "gateway": GATEWAY,
+            "deployment": change(
+                DEPLOYMENT, "image: nvcr.io/nim/qwen}", "image: a, command: [tritonserver, --api-key=a]}"
+            ),
+        },
         # Its name of the model does not matter where no gateway in mode Model uses it.
         {"gateway": GATEWAY, "endpoint": change(KEYED, "model: a, ", "")},
         {"path": PATH_GATEWAY, "service": SERVICE + SAAS, "endpoint": change(KEYED, "model: a, ", "")},
