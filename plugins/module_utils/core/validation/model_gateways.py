@@ -201,6 +201,7 @@ def model_gateway(gateway: Any, fleet: Fleet) -> Iterator[Problem]:
     yield from _gateway_twice(gateway, fleet)
     yield from _gateway_services(gateway, fleet)
     yield from _gateway_keys(gateway, fleet)
+    yield from _gateway_encryption(gateway)
     yield from _gateway_superseded(gateway, fleet)
 
 
@@ -252,6 +253,16 @@ def _gateway_keys(gateway: InferenceGateway, fleet: Fleet) -> Iterator[Problem]:
     if spent:
         message = f"has no auth, and sends the keys of ModelEndpoint {listed(spent)}: whoever reaches it spends them"
         yield warning(message, "spec", "Add auth, or serve only ModelServices without such endpoints")
+
+
+def _gateway_encryption(gateway: InferenceGateway) -> Iterator[Problem]:
+    """Yield a gateway whose clients send their credentials without encryption."""
+    auth = gateway.spec.auth
+    if gateway.mode == "Model" and auth and gateway.spec.tls is None:
+        credentials = " and ".join(name for name, source in (("keys", auth.api_key), ("tokens", auth.jwt)) if source)
+        message = f"makes clients send their {credentials} unencrypted, because the gateway has no tls"
+        hint = "Set spec.tls.certificateRefs. If a proxy in front of the gateway terminates TLS, ignore this warning"
+        yield warning(message, "spec.auth", hint)
 
 
 def _gateway_superseded(gateway: Any, fleet: Fleet) -> Iterator[Problem]:

@@ -96,11 +96,12 @@ metadata: {name: default}
 spec: {backend: Traefik, traefik: {version: 39.0.0}}
 """
 AUTH = ", auth: {method: APIKey, apiKey: {secretSelector: {matchLabels: {keys: callers}}}}"
+TLS = ", tls: {certificateRefs: [{name: edge}]}"
 GATEWAY = f"""\
 apiVersion: modelplane.ai/v1alpha1
 kind: InferenceGateway
 metadata: {{name: edge}}
-spec: {{clusterName: west{AUTH}}}
+spec: {{clusterName: west{TLS}{AUTH}}}
 """
 POLICY = """\
 apiVersion: modelplane.ai/v1alpha1
@@ -170,7 +171,7 @@ def annotated(text: str, *annotations: str) -> str:
     return change(text, "\nmetadata: {", f"\nmetadata: {{annotations: {{{pairs}}}, ")
 
 
-OPEN = change(GATEWAY, AUTH, "")
+OPEN = change(GATEWAY, TLS + AUTH, "")
 EXPOSED = change(GATEWAY, "west", "west, serviceSelector: {matchLabels: {exposed: yes-please}}")
 SHOWN = change(SERVICE, "name: qwen, namespace: team", "name: shown, namespace: team, labels: {exposed: yes-please}")
 SAAS = "  - selector: {matchLabels: {provider: saas}}\n"
