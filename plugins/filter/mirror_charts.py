@@ -50,6 +50,10 @@ options:
     type: list
     elements: str
     default: []
+  only_problems:
+    description: Return the problems of the variables instead of the charts.
+    type: bool
+    default: false
 """
 
 EXAMPLES = r"""
@@ -63,8 +67,9 @@ _value:
   description:
     - Each archive with C(chart), C(version), C(source), C(file), C(ref), C(repository) and C(destination).
     - C(renders) has C(release), C(namespace) and C(values) of each way in which it is installed.
+    - If O(only_problems) is V(true), one line for each problem of the variables, such as a version that is too old.
   type: list
-  elements: dict
+  elements: raw
   returned: always
 """
 
@@ -107,8 +112,9 @@ def mirror_charts(
     prefix: str = "serving_stack",
     places: Any = None,
     archives: Any = (),
-) -> list[dict[str, Any]]:
-    """The charts that hosts need."""
+    only_problems: bool = False,
+) -> list[Any]:
+    """Return the charts that hosts need, or only the problems of their variables."""
     from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.mirror import Locations, charts
     from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.stack import StackError
 
@@ -124,8 +130,11 @@ def mirror_charts(
         raise AnsibleFilterError(f"{_NAME}: there is no host {', '.join(missing)}")
     users = [_user(str(host), hostvars[host], default, known, prefix) for host in hosts]
     try:
-        return charts(users, Locations(**plain(places or {})), plain(archives))
+        found = charts(users, Locations(**plain(places or {})), plain(archives))
+        return [] if only_problems else found
     except StackError as error:
+        if only_problems:
+            return list(error.problems)
         raise AnsibleFilterError(f"the variables of the serving stack cannot be used:\n{error}") from None
     except (TypeError, KeyError) as error:
         raise AnsibleFilterError(f"{_NAME}: {error}") from None

@@ -19,6 +19,9 @@ options:
     description: Whether errors fail the task. When V(false), they are only in RV(errors).
     type: bool
     default: true
+  prices:
+    description: File with the price catalogue. If unset, budgets in a currency are not compared with prices of models.
+    type: path
 extends_documentation_fragment:
   - modelplane.fleet.fleet
   - modelplane.fleet.fleet.endpoint_hosts
@@ -80,15 +83,23 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.manifes
     RESOURCES,
     endpoint_hosts,
     fail,
+    failures,
     prepare,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.output import OUTPUT, check_query, shown
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.manifests import document, lines
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.model_prices import budget_problems
 from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import fleet_inputs
 
 ARGUMENTS: dict[str, Any] = {
-    "argument_spec": {**RESOURCES, **ENDPOINT_HOSTS, **OUTPUT, "fail_on_error": {"type": "bool", "default": True}},
+    "argument_spec": {
+        **RESOURCES,
+        **ENDPOINT_HOSTS,
+        **OUTPUT,
+        "fail_on_error": {"type": "bool", "default": True},
+        "prices": {"type": "path"},
+    },
     "supports_check_mode": True,
 }
 
@@ -100,6 +111,10 @@ def work(module: AnsibleModule) -> None:
     loaded = fleet_inputs.read_manifests(
         module.params["resources"], endpoint_hosts=endpoint_hosts(module), clouds="error", namespaces=True
     )
+    if module.params["prices"]:
+        with failures(module):
+            catalogue = fleet_inputs.read_prices(module.params["prices"])
+        loaded = loaded.with_problems(budget_problems(loaded.resources, catalogue))
     # All of them: other modules show some, and lead here.
     for problem in loaded.warnings:
         module.warn(str(problem))

@@ -69,7 +69,7 @@ KNOWN_GATEWAY = """status:
   gateway:
     address: ADDRESS
     hostname: HOSTNAME
-    caCertificate: "-----BEGIN CERTIFICATE-----\\nof the cluster\\n-----END CERTIFICATE-----\\n"
+    caCertificate: "-----BEGIN CERTIFICATE-----\\nMA5vZiB0aGUgY2x1c3Rlcg==\\n-----END CERTIFICATE-----\\n"
 """
 POOL = "  - {name: NAME, className: CLASS, nodeCount: NODES}\n"
 MODEL = """---

@@ -134,4 +134,6 @@ class ModelGatewayController(GatewayController):
 
 def authority(cluster: str, name: str) -> str:
     """Return the certificate of the CA that a Certificate of a cluster has."""
-    return f"-----BEGIN CERTIFICATE-----\n{cluster} {name}\n-----END CERTIFICATE-----\n"
+    content = f"{cluster} {name}".encode()
+    text = base64.b64encode(bytes([0x30, len(content)]) + content).decode()
+    return f"-----BEGIN CERTIFICATE-----\n{text}\n-----END CERTIFICATE-----\n"

@@ -117,3 +117,4 @@ def test_validation_refuses_versions_that_the_stack_does_not_work_with(
     inventory = {"all": {"vars": settings, "children": {"workload_clusters": clusters}}}
     output = refused("validate", tmp_path, inventory, manifests)
     assert f"eks-us-west: {problem}" in output
+    assert "filter plugin" not in output

@@ -26,6 +26,7 @@ from ..core.output.findings import findings
 from ..core.output.status import FleetStatus
 from ..core.output.status import status as fleet_status
 from ..core.planning import Plan, PlanError, forecast, plan
+from ..core.planning.model_prices import budget_problems
 from ..core.planning.recovery import History, next_history
 from ..core.planning.rollout import stopped
 from ..core.planning.statuses import statuses
@@ -322,6 +323,9 @@ def _plan(settings: Settings, loaded: Loaded, observed: Observed | None, state: 
     if not settings.allow_empty:
         kinds = {*(resource.kind for resource in resources), *(ref.kind for ref in loaded.invalid)}
         last_run.refuse_partial_fleet(state, kinds)
+    catalogue = read_prices(settings.prices)
+    if unpriced := budget_problems(resources, catalogue):
+        raise ManifestError((*loaded.errors, *map(loaded.locate, unpriced)))
     return plan(
         resources,
         state.existing,
@@ -334,7 +338,7 @@ def _plan(settings: Settings, loaded: Loaded, observed: Observed | None, state: 
         routed=state.routed,
         rollout_width=settings.rollout,
         staged=settings.staged,
-        catalogue=read_prices(settings.prices),
+        catalogue=catalogue,
     )
 
 

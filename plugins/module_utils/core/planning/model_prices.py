@@ -4,13 +4,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from decimal import Decimal
 
 from .. import api
 from ..api.caller_policy import MOST, Budget
 from ..compose.model_gateway.costs import ServicePrices, least_unit, limit_units, most_amount
-from ..pricing import PricingError
+from ..compose.model_gateway.selection import PolicySelection
+from ..pricing import Catalogue, PricingError
 from ..problem import Problem
 from ..text import nearest, some
 from .context import Context
@@ -29,15 +31,29 @@ def service_prices(context: Context, service: api.ModelService) -> ServicePrices
 
 
 def check_budgets(context: Context) -> None:
-    """Raise PricingError for budgets with unit Cost that the price catalog does not cover."""
-    problems = [
-        problem
-        for __, policy in sorted(context.fleet.policies.items())
-        for index, budget in _costs(policy)
-        for problem in _problems(context, policy, f"spec.budgets[{index}]", budget)
-    ]
-    if problems:
+    """Raise PricingError for budgets of unit Cost that cannot be counted by the price catalog."""
+    if problems := _budget_problems(context.fleet.policies.values(), context.selection, context.catalogue):
         raise PricingError(problems)
+
+
+def budget_problems(resources: Iterable[api.Resource], catalogue: Catalogue | None) -> list[Problem]:
+    """Return the problems of budgets of unit Cost that cannot be counted by the price catalogue."""
+    policies = [each for each in resources if isinstance(each, api.CallerPolicy)]
+    if not any(map(_costs, policies)):
+        return []
+    services = [each for each in resources if isinstance(each, api.ModelService)]
+    return _budget_problems(policies, PolicySelection(policies, services), catalogue)
+
+
+def _budget_problems(
+    policies: Iterable[api.CallerPolicy], selection: PolicySelection, catalogue: Catalogue | None
+) -> list[Problem]:
+    return [
+        replace(problem, ref=policy.ref)
+        for policy in sorted(policies, key=lambda policy: (policy.namespace, policy.name))
+        for index, budget in _costs(policy)
+        for problem in _problems(selection.services(policy), catalogue, f"spec.budgets[{index}]", budget)
+    ]
 
 
 def unpriced_entries(context: Context) -> Iterator[str]:
@@ -61,39 +77,30 @@ def _costs(policy: api.CallerPolicy) -> list[tuple[int, Budget]]:
     return [(index, budget) for index, budget in enumerate(policy.spec.budgets or ()) if budget.unit == "Cost"]
 
 
-def _problems(context: Context, policy: api.CallerPolicy, path: str, budget: Budget) -> Iterator[Problem]:
-    catalogue = context.catalogue
+def _problems(
+    services: Iterable[api.ModelService], catalogue: Catalogue | None, path: str, budget: Budget
+) -> Iterator[Problem]:
     if catalogue is None:
         hint = "Set fleet_prices to a price catalog with model prices (docs/cost.md)"
-        yield Problem(
-            "requires model prices, but the fleet has no price catalog",
-            f"{path}.unit",
-            budget.unit,
-            hint,
-            ref=policy.ref,
-        )
+        yield Problem("requires model prices, but the fleet has no price catalog", f"{path}.unit", budget.unit, hint)
         return
     unit = Decimal(catalogue.budget_unit)
     if budget.currency != catalogue.currency:
         message = f"is not the currency of the price catalog, which is {catalogue.currency}"
-        yield Problem(
-            message, f"{path}.currency", budget.currency or "", "Convert the amount, or the prices", ref=policy.ref
-        )
+        yield Problem(message, f"{path}.currency", budget.currency or "", "Convert the amount, or the prices")
     if not 1 <= limit_units(budget, unit) <= MOST:
         message = f"must be from {unit:f} to {most_amount(unit):f}, as gateways count by budgetUnit {unit:f}"
         hint = f"Write another amount or a shorter window, or change budgetUnit in {_CATALOGUE}"
-        yield Problem(message, f"{path}.amount", budget.amount or "", hint, ref=policy.ref)
-    for service in context.selection.services(policy):
+        yield Problem(message, f"{path}.amount", budget.amount or "", hint)
+    for service in services:
         prices = catalogue.model_prices(service.model_name, _entries(service))
         if not prices:
             near = nearest(service.model_name, {each.model for each in catalogue.models or ()})
             hint = f"Add one to models in {_CATALOGUE}{f', where {near} has one' if near else ''}"
             message = f"is for ModelService {service.model_name}, and the price catalog has no price for this model"
-            yield Problem(message, path, budget.name, hint, ref=policy.ref)
+            yield Problem(message, path, hint=hint)
         elif unit < (least := least_unit(prices.values())):
             message = (
                 f"is for ModelService {service.model_name}, whose requests can cost more than Envoy counts at once"
             )
-            yield Problem(
-                message, path, budget.name, f"Write budgetUnit {least:f} or more in {_CATALOGUE}", ref=policy.ref
-            )
+            yield Problem(message, path, hint=f"Write budgetUnit {least:f} or more in {_CATALOGUE}")

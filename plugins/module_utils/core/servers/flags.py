@@ -97,13 +97,14 @@ class MemoryUse:
 
 
 def served_names(line: CommandLine) -> ServedNames | None:
-    """Return the served model names of an engine; None if its server is unknown or accepts requests for any name."""
+    """Return the served model names of an engine; None if its server accepts requests for any name, or is unknown and
+    has no flag for them."""
     server = line.server
-    if server is None or not server.names:
+    flag = line.find(server.names if server else (SERVED_NAME,))
+    if not (server.names if server else flag and flag.values):
         return None
-    if not line.is_parsed:
+    if server and not line.is_parsed:
         return ServedNames((), can_be_added=False, in_script=True)
-    flag = line.find(server.names)
     values = flag.values if flag else ()
     unknown = [name for name in values if not is_known(name)]
     return ServedNames(
@@ -112,7 +113,7 @@ def served_names(line: CommandLine) -> ServedNames | None:
         unknown=unknown_variables(unknown),
         unknown_flags=unknown_variables(line.unknown_flags),
         in_file=line.reads_file and not values,
-        rejected=len(values) if server.one_name and len(values) > 1 else 0,
+        rejected=len(values) if server and server.one_name and len(values) > 1 else 0,
     )
 
 

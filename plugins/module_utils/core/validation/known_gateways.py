@@ -7,6 +7,7 @@ It becomes part of objects, so it must be what it is for, and never a private ke
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -17,7 +18,9 @@ from ..problem import Problem
 from ..secrets import masked
 from ..text import short
 
-_CERTIFICATES = re.compile(r"\s*(-----BEGIN CERTIFICATE-----((?!-----).)+-----END CERTIFICATE-----\s*)+", re.DOTALL)
+_CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----((?:(?!-----).)+)-----END CERTIFICATE-----\s*", re.DOTALL)
+_SEQUENCE = 0x30
+_LONG_LENGTH = 0x80
 _ADDRESS = re.compile(r"[A-Za-z0-9._:\[\]-]{1,253}")
 
 
@@ -25,7 +28,9 @@ def gateway_status(gateway: Any, _fleet: object) -> Iterator[Problem]:
     """Yield what is wrong with the status of a gateway."""
     if gateway.status:
         yield from _address(gateway.status.address, "status.address")
-        yield from _certificates(gateway.status.client_ca_certificate, "status.clientCACertificate")
+        cluster = gateway.spec.cluster_name or "of the gateway"
+        hint = f"Copy ca.crt of the ConfigMap modelplane-system/inference-gateway-ca on cluster {cluster}"
+        yield from _certificates(gateway.status.client_ca_certificate, "status.clientCACertificate", hint)
 
 
 def cluster_status(cluster: Any, _fleet: object) -> Iterator[Problem]:
@@ -45,7 +50,8 @@ def cluster_status(cluster: Any, _fleet: object) -> Iterator[Problem]:
     if known.hostname and not all(map(is_dns_label, known.hostname.split("."))):
         hint = "Copy the name in spec.dnsNames of its Certificate cluster-gateway"
         yield Problem("must be a DNS name", "status.gateway.hostname", short(known.hostname), hint)
-    yield from _certificates(known.ca_certificate, "status.gateway.caCertificate")
+    hint = f"Copy ca.crt of the ConfigMap modelplane-system/cluster-gateway-ca on cluster {cluster.name}"
+    yield from _certificates(known.ca_certificate, "status.gateway.caCertificate", hint)
 
 
 def _address(value: str | None, path: str) -> Iterator[Problem]:
@@ -62,7 +68,22 @@ def _service_address(value: str | None, path: str) -> Iterator[Problem]:
         yield Problem("must be an IP address that other clusters reach, or a DNS name", path, short(value), hint)
 
 
-def _certificates(value: str | None, path: str) -> Iterator[Problem]:
-    """Yield that a field has something else than certificates, which is not shown: it may be a private key."""
-    if value and not _CERTIFICATES.fullmatch(value):
-        yield Problem("must be certificates (PEM) and nothing else", path, hint="Copy ca.crt of its ConfigMap")
+def _certificates(value: str | None, path: str, hint: str) -> Iterator[Problem]:
+    """Yield a field with other content than certificates. The problem omits the value, which can be a private key."""
+    if value and _CERTIFICATE.sub("", value).strip():
+        yield Problem("must be certificates (PEM) and nothing else", path, hint=hint)
+    elif value and not all(map(_is_der_sequence, _CERTIFICATE.findall(value))):
+        yield Problem("has BEGIN CERTIFICATE and END CERTIFICATE, but no certificate between them", path, hint=hint)
+
+
+def _is_der_sequence(text: str) -> bool:
+    """Return whether Base64 text is one DER SEQUENCE of the length in its header, as each certificate is."""
+    try:
+        content = base64.b64decode("".join(text.split()), validate=True)
+    except ValueError:
+        return False
+    if len(content) < 2 or content[0] != _SEQUENCE:
+        return False
+    size = content[1] - _LONG_LENGTH if content[1] >= _LONG_LENGTH else 0
+    length = int.from_bytes(content[2 : 2 + size], "big") if size else content[1]
+    return len(content) == 2 + size + length

@@ -39,7 +39,7 @@ from ..names import CLUSTER_LABEL, DEPLOYMENT_LABEL, REPLICA_INDEX_LABEL
 from ..problem import Problem, pasted_key, warning
 from ..servers.command_line import CommandLine
 from ..servers.flags import SERVED_NAME, served_names
-from ..servers.table import Setting
+from ..servers.table import Setting, servers_in
 from ..text import capitalized, field_path, listed, nearest, short, some
 
 _FLAG, _CONFIG, _VARIABLE = SERVED_NAME, "--config", constants.SERVED_NAME_VARIABLE
@@ -201,6 +201,7 @@ def model_gateway(gateway: Any, fleet: Fleet) -> Iterator[Problem]:
     yield from _gateway_twice(gateway, fleet)
     yield from _gateway_services(gateway, fleet)
     yield from _gateway_keys(gateway, fleet)
+    yield from _gateway_encryption(gateway)
     yield from _gateway_superseded(gateway, fleet)
 
 
@@ -252,6 +253,16 @@ def _gateway_keys(gateway: InferenceGateway, fleet: Fleet) -> Iterator[Problem]:
     if spent:
         message = f"has no auth, and sends the keys of ModelEndpoint {listed(spent)}: whoever reaches it spends them"
         yield warning(message, "spec", "Add auth, or serve only ModelServices without such endpoints")
+
+
+def _gateway_encryption(gateway: InferenceGateway) -> Iterator[Problem]:
+    """Yield a gateway whose clients send their credentials without encryption."""
+    auth = gateway.spec.auth
+    if gateway.mode == "Model" and auth and gateway.spec.tls is None:
+        credentials = " and ".join(name for name, source in (("keys", auth.api_key), ("tokens", auth.jwt)) if source)
+        message = f"makes clients send their {credentials} unencrypted, because the gateway has no tls"
+        hint = "Set spec.tls.certificateRefs. If a proxy in front of the gateway terminates TLS, ignore this warning"
+        yield warning(message, "spec.auth", hint)
 
 
 def _gateway_superseded(gateway: Any, fleet: Fleet) -> Iterator[Problem]:
@@ -388,6 +399,7 @@ def deployment_served_name(deployment: Any, fleet: Fleet) -> Iterator[Problem]:
                 yield from _own_settings(container, line, serving, path)
                 yield from _uncounted_streams(line, serving, fleet, path)
                 yield from _served_name(container, line, model, serving, path)
+                yield from _unknown_server(engine, container, line, model, serving, path)
 
 
 def _own_settings(container: Any, line: CommandLine, serving: Serving, path: str) -> Iterator[Problem]:
@@ -457,6 +469,30 @@ def _served_name(container: Any, line: CommandLine, model: str, serving: Serving
     else:
         hint = f'Add {_FLAG}="${_VARIABLE}" to the command that starts the engine; the fleet sets the variable'
         yield Problem(f"sets no {_FLAG}: {consequence}", location, hint=hint)
+
+
+def _unknown_server(
+    engine: Any, container: Any, line: CommandLine, model: str, serving: Serving, path: str
+) -> Iterator[Problem]:
+    """Yield an engine whose inference server is unknown, with the settings that the manifest does not state."""
+    # Scripts that start servers of the table have a warning of their own.
+    if line.server or servers_in(line.script):
+        return
+    texts = (*(container.command or ()), *(container.args or ()), *(each.value or "" for each in container.env or ()))
+    is_named = any(_VARIABLE in text or model in text for text in texts) or served_names(line) is not None
+    has_port = engine.port is not None or any("--port" in text for text in texts)
+    # The composed startup probe requests the health path too.
+    has_health = engine.health_path is not None or (container.readiness_probe and container.startup_probe)
+    settings = [name for name, is_set in (("port", has_port), ("healthPath", has_health)) if not is_set]
+    unchecked = ["health path" if name == "healthPath" else name for name in settings]
+    hints = [f"set {' and '.join(settings)} next to members, unless the defaults are right"] if settings else []
+    if not is_named:
+        unchecked.append("served model name")
+        hints.insert(0, f"pass $({_VARIABLE}) to it, because InferenceGateway {serving.gateway.name} asks for {model}")
+    if unchecked:
+        message = f"starts an unknown server, so no check covers its {some(unchecked)}"
+        location, image = (line.element(), "") if line.has_command or line.script else ("image", short(line.image))
+        yield warning(message, f"{path}.{location}", capitalized("; ".join(hints)), image)
 
 
 def _sources(names: Iterable[str]) -> str:

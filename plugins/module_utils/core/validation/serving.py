@@ -2,7 +2,7 @@
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """Validation of the addresses, ports and flags of inference servers.
 
-Servers that are not in the table have no findings except for an explicit port.
+Servers that are not in the table have no findings except for an explicit port. `model_gateways` warns about them.
 """
 
 from __future__ import annotations

@@ -48,6 +48,13 @@ def files(hosts: dict[str, dict[str, Any]], *, clusters: Any = None, components:
     return [each["file"] for each in mirror_charts(hosts, list(hosts), components, clusters)]
 
 
+def test_problems_of_versions() -> None:
+    old = {"a": {"serving_stack_versions": {"lws": "0.8"}}}
+    [problem] = mirror_charts(old, ["a"], [LWS], only_problems=True)
+    assert problem.startswith("a: lws: version '0.8' ")
+    assert mirror_charts({"a": {}}, ["a"], [LWS], only_problems=True) == []
+
+
 @pytest.mark.parametrize(
     ("hosts", "clusters", "desired"),
     [

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import base64
 import functools
 import json
 import re
@@ -508,7 +509,9 @@ def answering(cluster: str, value: Object) -> Object:
             {"type": "IPAddress", "value": {"east": "192.0.2.8", "west": "192.0.2.9"}[cluster]}
         ]
     if value["kind"] == "Bundle":
-        text = f"-----BEGIN CERTIFICATE-----\n{value['metadata']['name']} on {cluster}\n-----END CERTIFICATE-----\n"
+        content = f"{value['metadata']['name']} on {cluster}".encode()
+        encoded = base64.b64encode(bytes([0x30, len(content)]) + content).decode()
+        text = f"-----BEGIN CERTIFICATE-----\n{encoded}\n-----END CERTIFICATE-----\n"
         metadata = {"name": value["metadata"]["name"], "namespace": "modelplane-system"}
         return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"ca.crt": text}}
     return shown

@@ -98,7 +98,7 @@ apiVersion: modelplane.ai/v1alpha1
 kind: InferenceGateway
 metadata: {name: edge}
 spec: {mode: Model, clusterName: east}
-status: {clientCACertificate: "-----BEGIN CERTIFICATE-----\\nclients\\n-----END CERTIFICATE-----\\n"}
+status: {clientCACertificate: "-----BEGIN CERTIFICATE-----\\nMAdjbGllbnRz\\n-----END CERTIFICATE-----\\n"}
 ---
 apiVersion: modelplane.ai/v1alpha1
 kind: InferenceGateway

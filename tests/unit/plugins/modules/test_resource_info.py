@@ -85,3 +85,40 @@ def test_the_outcome_of_a_run_has_all_warnings(tmp_path: Path) -> None:
     assert found["warnings"][-1] == "and 5 more; the playbook modelplane.fleet.validate shows all of them"
     assert len(found["outcome"]["findings"]["warnings"]) == 25
     assert found["refused"][-1] == "warnings: and 5 more, which the outcome in the result has (-v shows it)"
+
+
+COSTS = """\
+apiVersion: modelplane.ai/v1alpha1
+kind: ModelService
+metadata: {name: chat, namespace: team}
+spec: {endpoints: [{selector: {matchLabels: {provider: saas}}}]}
+---
+apiVersion: modelplane.ai/v1alpha1
+kind: CallerPolicy
+metadata: {name: acme, namespace: team}
+spec:
+  callers: [{name: acme}]
+  budgets:
+  - {name: requests, unit: Requests, limit: 10, per: Day}
+  - {name: spend, unit: Cost, currency: EUR, amount: "500", per: Month}
+"""
+PRICES = 'currency: USD\nmodels:\n- {model: team/chats, input: "1", output: "1", asOf: 2026-07-01, source: s}\n'
+
+
+def test_budgets_without_prices_are_located_by_validation_and_plan(tmp_path: Path) -> None:
+    (tmp_path / "fleet.yaml").write_text(COSTS)
+    (tmp_path / "prices.yaml").write_text(PRICES)
+    arguments = {"resources": ["fleet.yaml"], "prices": "prices.yaml", "chdir": str(tmp_path)}
+    checked = run_module(resource_info, arguments)
+    planned = run_module(build, {**arguments, "path": str(tmp_path / "build")})
+    assert checked["failed"]
+    assert checked["errors"] == planned["errors"]
+    currency, price = checked["errors"]
+    place = "fleet.yaml:13, document 2, CallerPolicy team/acme, spec.budgets[1]"
+    assert currency.startswith(f"{place}.currency: Is not the currency of the price catalogue")
+    assert price.startswith(f"{place}: Is for ModelService team/chat, and the price catalogue has no price")
+    assert "(got" not in price
+    assert "where team/chats has one" in price
+    assert not run_module(resource_info, {**arguments, "prices": None})["failed"]
+    lost = run_module(resource_info, {**arguments, "prices": "lost.yaml"})
+    assert lost["msg"].startswith("fleet_prices is lost.yaml, which cannot be read")

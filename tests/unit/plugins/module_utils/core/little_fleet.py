@@ -59,7 +59,7 @@ spec:
             - name: gpu
               selectors:
               - cel: device.driver == "gpu.nvidia.com"
-          template: {spec: {containers: [{name: engine, image: vllm}]}}
+          template: {spec: {containers: [{name: engine, image: nvcr.io/nim/qwen}]}}
 """
 SERVICE = """\
 apiVersion: modelplane.ai/v1alpha1
@@ -87,7 +87,7 @@ spec:
     - nodePoolName: gpu
       deviceRequests:
       - {name: gpu, deviceClassName: gpu.nvidia.com, selectors: [{cel: 'device.driver == "gpu.nvidia.com"'}]}
-      template: {spec: {containers: [{name: engine, image: vllm}]}}
+      template: {spec: {containers: [{name: engine, image: nvcr.io/nim/qwen}]}}
 """
 PATH_GATEWAY = """\
 apiVersion: modelplane.ai/v1alpha1
@@ -96,11 +96,12 @@ metadata: {name: default}
 spec: {backend: Traefik, traefik: {version: 39.0.0}}
 """
 AUTH = ", auth: {method: APIKey, apiKey: {secretSelector: {matchLabels: {keys: callers}}}}"
+TLS = ", tls: {certificateRefs: [{name: edge}]}"
 GATEWAY = f"""\
 apiVersion: modelplane.ai/v1alpha1
 kind: InferenceGateway
 metadata: {{name: edge}}
-spec: {{clusterName: west{AUTH}}}
+spec: {{clusterName: west{TLS}{AUTH}}}
 """
 POLICY = """\
 apiVersion: modelplane.ai/v1alpha1
@@ -108,6 +109,8 @@ kind: CallerPolicy
 metadata: {name: acme, namespace: team}
 spec: {callers: [{name: acme}]}
 """
+IMAGE = "image: nvcr.io/nim/qwen}"
+"""Image of the deployment, whose server is in the table of servers."""
 CONTAINER = "spec.template.spec.engines[0].members[0].template.spec.containers[0]"
 FLEET = {"class": CLASS, "cluster": CLUSTER, "cache": CACHE, "deployment": DEPLOYMENT, "service": SERVICE}
 
@@ -148,7 +151,7 @@ def assert_one_problem(
 
 def engine(fields: str) -> str:
     """The deployment with more fields in its container."""
-    return change(DEPLOYMENT, "image: vllm}", f"image: vllm/vllm-openai, {fields}}}")
+    return change(DEPLOYMENT, IMAGE, f"image: vllm/vllm-openai, {fields}}}")
 
 
 def endpoint(spec: str) -> str:
@@ -168,7 +171,7 @@ def annotated(text: str, *annotations: str) -> str:
     return change(text, "\nmetadata: {", f"\nmetadata: {{annotations: {{{pairs}}}, ")
 
 
-OPEN = change(GATEWAY, AUTH, "")
+OPEN = change(GATEWAY, TLS + AUTH, "")
 EXPOSED = change(GATEWAY, "west", "west, serviceSelector: {matchLabels: {exposed: yes-please}}")
 SHOWN = change(SERVICE, "name: qwen, namespace: team", "name: shown, namespace: team, labels: {exposed: yes-please}")
 SAAS = "  - selector: {matchLabels: {provider: saas}}\n"

@@ -4,13 +4,22 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from typing import Any
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.load import Loaded, Source, load
 
-PEM = "-----BEGIN CERTIFICATE-----\nMIIB\nAA==\n-----END CERTIFICATE-----\n"
+NO_CERTIFICATE = "has BEGIN CERTIFICATE and END CERTIFICATE, but no certificate between them"
+
+
+def pem(text: str) -> str:
+    return f"-----BEGIN CERTIFICATE-----\n{text}\n-----END CERTIFICATE-----\n"
+
+
+LONG = base64.encodebytes(b"\x30\x82\x01\x00" + bytes(256)).decode()
+PEM = pem("MAIF\nAA==")
 KEY = "-----BEGIN PRIVATE KEY-----\nplanted\n-----END PRIVATE KEY-----\n"
 CLUSTER = {
     "apiVersion": "modelplane.ai/v1alpha1",
@@ -48,6 +57,23 @@ def test_it_must_be_what_it_is_for(gateway: dict[str, Any], cluster: dict[str, A
     assert (problem.path, problem.message) == (path, f"must be {says}")
     assert problem.hint
     assert "planted" not in str(problem)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["bm90IGEgY2VydA==", "planted", "MAIF", "MAIFAAA=", "AAA=", "MA==", "MIIB", LONG[:-8], "MIIB\nAA==", f"{LONG}AAAA"],
+)
+def test_armour_without_a_certificate(text: str) -> None:
+    client, cluster = loaded({"clientCACertificate": pem(text)}, {"caCertificate": f"{PEM}{pem(text)}"}).errors
+    assert {client.message, cluster.message} == {NO_CERTIFICATE}
+    assert "ConfigMap modelplane-system/inference-gateway-ca on cluster east" in client.hint
+    assert "ConfigMap modelplane-system/cluster-gateway-ca on cluster east" in cluster.hint
+    assert "planted" not in str(client)
+
+
+@pytest.mark.parametrize("text", [PEM, f"{PEM}{pem(LONG)}", f"\n{pem(LONG)}\n"])
+def test_certificates(text: str) -> None:
+    assert not loaded({"clientCACertificate": text}, {"caCertificate": text}).errors
 
 
 @pytest.mark.parametrize("address", ["https://me:planted@gw.example", "me:planted@gw.example", "https://me:pl/anted@a"])

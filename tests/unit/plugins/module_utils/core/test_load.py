@@ -220,7 +220,7 @@ def test_names_that_begin_like_a_key_are_names() -> None:
 
 
 def test_problems_carry_file_line_document_and_ref() -> None:
-    broken = change(DEPLOYMENT, "replicas: 1", "replicas: many").replace("image: vllm", "image: vllm, imagee: 1")
+    broken = change(DEPLOYMENT, "replicas: 1", "replicas: many").replace("image: nvcr", "imagee: 1, image: nvcr")
     loaded = load_text(CLASS, f"---\n{CACHE}---\n{broken}")
     ref = Ref("ModelDeployment", "team", "qwen")
     assert loaded.invalid == {ref}

@@ -172,7 +172,7 @@ def test_a_quantity_in_a_selector_gets_no_thousandths() -> None:
 @pytest.mark.parametrize(("resource", "amount"), [("memory", "80"), ("memory", "512m"), ("ephemeral-storage", "100")])
 def test_memory_of_a_container_below_a_mebibyte(part: str, resource: str, amount: str) -> None:
     image = f"image: vllm, resources: {{{part}: {{{resource}: {amount}}}}}}}"
-    problem = only(fleet(deployment=change(DEPLOYMENT, "image: vllm}", image)).problems)
+    problem = only(fleet(deployment=change(DEPLOYMENT, "image: nvcr.io/nim/qwen}", image)).problems)
     number = amount.removesuffix("m")
     assert (problem.severity, problem.path) == ("warning", f"{RESOURCES}.{part}.{resource}")
     assert problem.hint == f"Add the unit, such as {number}Mi or {number}Gi"
@@ -192,7 +192,7 @@ def test_memory_of_a_container_below_a_mebibyte(part: str, resource: str, amount
 )
 def test_a_cpu_of_more_cores_than_a_gpu_node_has(part: str, amount: str, cores: str, hint: str) -> None:
     image = f"image: vllm, resources: {{{part}: {{cpu: '{amount}'}}}}}}"
-    problem = only(fleet(deployment=change(DEPLOYMENT, "image: vllm}", image)).problems)
+    problem = only(fleet(deployment=change(DEPLOYMENT, "image: nvcr.io/nim/qwen}", image)).problems)
     assert (problem.severity, problem.path) == ("warning", f"{RESOURCES}.{part}.cpu")
     assert problem.message == f"is {cores} cores, and GPU nodes have fewer than 1,000"
     assert problem.hint == hint
@@ -201,12 +201,12 @@ def test_a_cpu_of_more_cores_than_a_gpu_node_has(part: str, amount: str, cores: 
 @pytest.mark.parametrize("amount", ["1000", "500m", "1000000m"])
 def test_a_cpu_of_a_node(amount: str) -> None:
     image = f"image: vllm, resources: {{requests: {{cpu: {amount}}}}}}}"
-    assert not fleet(deployment=change(DEPLOYMENT, "image: vllm}", image)).problems
+    assert not fleet(deployment=change(DEPLOYMENT, "image: nvcr.io/nim/qwen}", image)).problems
 
 
 def test_a_cpu_and_no_memory_need_no_unit() -> None:
     image = "image: vllm, resources: {requests: {cpu: 8, memory: 0}, limits: {memory: 64Gi}}}"
-    assert not fleet(deployment=change(DEPLOYMENT, "image: vllm}", image)).problems
+    assert not fleet(deployment=change(DEPLOYMENT, "image: nvcr.io/nim/qwen}", image)).problems
 
 
 FOLDERS = [

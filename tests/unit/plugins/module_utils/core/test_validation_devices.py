@@ -33,7 +33,7 @@ def claiming(devices: str, container: str, *, more: str = "") -> str:
               selectors:
               - cel: device.driver == "gpu.nvidia.com"
 """
-    return change(change(DEPLOYMENT, written, devices + more), "image: vllm}", container + "}")
+    return change(change(DEPLOYMENT, written, devices + more), "image: nvcr.io/nim/qwen}", container + "}")
 
 
 def request(name: str, cel: str, count: int = 1) -> str:

@@ -20,7 +20,8 @@ def pair(prefill: str, decode: str) -> str:
     """The deployment as a PrefillDecode pair with these args."""
     head, engines, body = DEPLOYMENT.partition("      - name: main\n")
     halves = (
-        f"      - name: {name}\n        phase: {phase}\n" + change(body, "image: vllm}", f"image: vllm, args: {args}}}")
+        f"      - name: {name}\n        phase: {phase}\n"
+        + change(body, "image: nvcr.io/nim/qwen}", f"image: vllm, args: {args}}}")
         for name, phase, args in (("p", "Prefill", prefill), ("d", "Decode", decode))
     )
     assert engines
@@ -67,7 +68,7 @@ def pair(prefill: str, decode: str) -> str:
             id="port of a Decode engine",
         ),
         pytest.param(
-            {"deployment": change(DEPLOYMENT, "image: vllm}", "image: '{{ registry }}/vllm'}")},
+            {"deployment": change(DEPLOYMENT, "image: nvcr.io/nim/qwen}", "image: '{{ registry }}/vllm'}")},
             "error",
             f"{CONTAINER}.image",
             20,
@@ -76,7 +77,7 @@ def pair(prefill: str, decode: str) -> str:
             id="template of an image",
         ),
         pytest.param(
-            {"deployment": change(DEPLOYMENT, "image: vllm}", "image: 'vllm:'}")},
+            {"deployment": change(DEPLOYMENT, "image: nvcr.io/nim/qwen}", "image: 'vllm:'}")},
             "error",
             f"{CONTAINER}.image",
             20,
@@ -139,7 +140,11 @@ def pair(prefill: str, decode: str) -> str:
             id="absurd amount",
         ),
         pytest.param(
-            {"replica": change(REPLICA, "east", "west").replace("image: vllm}", "image: vllm, args: [--port=1]}")},
+            {
+                "replica": change(REPLICA, "east", "west").replace(
+                    "image: nvcr.io/nim/qwen}", "image: vllm, args: [--port=1]}"
+                )
+            },
             "warning",
             "spec.engines[0].members[0].template.spec.containers[0].args",
             12,
@@ -148,7 +153,7 @@ def pair(prefill: str, decode: str) -> str:
             id="replica's port",
         ),
         pytest.param(
-            {"deployment": change(DEPLOYMENT, "image: vllm}", f"image: x, {SERVE}[-tp=eight]}}")},
+            {"deployment": change(DEPLOYMENT, "image: nvcr.io/nim/qwen}", f"image: x, {SERVE}[-tp=eight]}}")},
             "warning",
             f"{CONTAINER}.args[0]",
             20,
@@ -157,7 +162,11 @@ def pair(prefill: str, decode: str) -> str:
             id="no number of GPUs",
         ),
         pytest.param(
-            {"deployment": change(DEPLOYMENT, "image: vllm}", f"image: x, {SERVE}[--gpu-memory-utilization=2.5]}}")},
+            {
+                "deployment": change(
+                    DEPLOYMENT, "image: nvcr.io/nim/qwen}", f"image: x, {SERVE}[--gpu-memory-utilization=2.5]}}"
+                )
+            },
             "warning",
             f"{CONTAINER}.args[0]",
             20,

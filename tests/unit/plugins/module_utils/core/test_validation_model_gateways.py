@@ -15,6 +15,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.load import 
 sys.path.insert(0, str(Path(__file__).parent))
 
 from little_fleet import (
+    AUTH,
     CLUSTER,
     CONTAINER,
     DEPLOYMENT,
@@ -29,6 +30,7 @@ from little_fleet import (
     SAAS,
     SERVICE,
     SHOWN,
+    TLS,
     assert_one_problem,
     change,
     endpoint,
@@ -38,6 +40,8 @@ from little_fleet import (
 )
 
 DATA = Path(__file__).resolve().parents[4] / "data" / "manifests"
+SELECTOR = "secretSelector: {matchLabels: {keys: callers}}"
+TOKENS = "issuer: 'https://login.example', audiences: [a], jwks: {uri: 'https://login.example/keys'}"
 ROUTE = """\
 apiVersion: modelplane.ai/v1alpha1
 kind: ModelRoute
@@ -77,6 +81,22 @@ def labelled(text: str) -> str:
             "names an InferenceCluster that does not exist",
             "Did you mean west?",
             id="unknown cluster",
+        ),
+        *(
+            pytest.param(
+                {"gateway": change(change(GATEWAY, TLS, ""), AUTH, auth)},
+                "warning",
+                "spec.auth",
+                4,
+                f"makes clients send their {credentials} unencrypted, because the gateway has no tls",
+                "Set spec.tls.certificateRefs. If a proxy in front of the gateway terminates TLS",
+                id=f"gateway without tls: {credentials}",
+            )
+            for auth, credentials in (
+                (AUTH, "keys"),
+                (f", auth: {{jwt: {{{TOKENS}}}}}", "tokens"),
+                (f", auth: {{apiKey: {{{SELECTOR}}}, jwt: {{{TOKENS}, hostname: a.example}}}}", "keys and tokens"),
+            )
         ),
         pytest.param(
             {"gateway": GATEWAY, "path": PATH_GATEWAY},
@@ -272,11 +292,7 @@ def labelled(text: str) -> str:
         ),
         *(
             pytest.param(
-                {
-                    "gateway": change(
-                        GATEWAY, "west", f"west, tls: {{certificateRefs: [{{name: own}}, {{name: {name}}}]}}"
-                    )
-                },
+                {"gateway": change(GATEWAY, TLS, f", tls: {{certificateRefs: [{{name: own}}, {{name: {name}}}]}}")},
                 "error",
                 "spec.tls.certificateRefs[1].name",
                 4,
@@ -501,7 +517,12 @@ def test_problems(changed: dict[str, str], severity: str, path: str, line: int, 
         # Callers' keys reach engines by gateways in mode Path; others have no such flag.
         {"path": PATH_GATEWAY, "deployment": engine("args: [--api-key=a]")},
         {"gateway": GATEWAY, "deployment": engine("args: [--api-key-file=a], env: [{name: VLLM_API_KEY, value: ''}]")},
-        {"gateway": GATEWAY, "deployment": change(DEPLOYMENT, "image: vllm}", "image: a, args: [--api-key=a]}")},
+        {
+            "gateway": GATEWAY,
+            "deployment": change(
+                DEPLOYMENT, "image: nvcr.io/nim/qwen}", "image: a, command: [tritonserver, --api-key=a]}"
+            ),
+        },
         # Its name of the model does not matter where no gateway in mode Model uses it.
         {"gateway": GATEWAY, "endpoint": change(KEYED, "model: a, ", "")},
         {"path": PATH_GATEWAY, "service": SERVICE + SAAS, "endpoint": change(KEYED, "model: a, ", "")},
@@ -596,7 +617,7 @@ def test_a_gateway_or_a_policy_with_any_error_can_only_be_held(changed: dict[str
         ("gateway", change(GATEWAY, "west", "KEY"), "spec.clusterName", "an InferenceCluster"),
         (
             "gateway",
-            change(GATEWAY, "west", "west, tls: {certificateRefs: [{name: a}, {name: KEY}]}"),
+            change(GATEWAY, TLS, ", tls: {certificateRefs: [{name: a}, {name: KEY}]}"),
             "spec.tls.certificateRefs[1].name",
             "a Secret",
         ),

@@ -13,10 +13,12 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from little_fleet import (
     CONTAINER,
+    DEPLOYMENT,
     ENDPOINT,
     EXPOSED,
     GATEWAY,
     HERE,
+    IMAGE,
     PATH_GATEWAY,
     SERVICE,
     SHOWN,
@@ -39,6 +41,21 @@ RIGHT_NAMES = (
     f"command: [{SGLANG}, --served-model-name, team/qwen, --log-level, info]",
 )
 """Fields of engines that serve the name that a gateway asks for."""
+PORT_AND_HEALTH = "        port: 8000\n        healthPath: /healthz\n"
+STATED = (
+    "args: [--name=$(MODELPLANE_SERVED_MODEL_NAME)]",
+    "args: [--served-model-name=team/qwen]",
+    "args: [--served-model-name, qwen, $(MODELPLANE_SERVED_MODEL_NAME)]",
+    "env: [{name: MODEL_NAME, value: $(MODELPLANE_SERVED_MODEL_NAME)}]",
+    "command: [sh, -c, 'cd /srv; ./start --name $MODELPLANE_SERVED_MODEL_NAME']",
+)
+"""Fields of engines whose unknown server gets the name that a gateway asks for."""
+
+
+def own(fields: str, more: str = PORT_AND_HEALTH) -> str:
+    """Return the deployment with an unknown image, these fields of its container, and `more` fields of its engine."""
+    deployment = change(DEPLOYMENT, IMAGE, f"image: 'registry.example.com/ml/mystery:2'{fields and ', '}{fields}}}")
+    return change(deployment, "        members:\n", f"{more}        members:\n")
 
 
 @pytest.mark.parametrize(
@@ -179,11 +196,49 @@ def test_problems(changed: dict[str, str], severity: str, path: str, line: int, 
         {"gateway": GATEWAY, "deployment": engine("args: [--served-model-name, qwen, team/qwen]")},
         {"gateway": GATEWAY, "deployment": engine("args: [--served-model-name=$(MODELPLANE_SERVED_MODEL_NAME)]")},
         *({"gateway": GATEWAY, "deployment": engine(fields)} for fields in RIGHT_NAMES),
-        {"gateway": GATEWAY, "deployment": engine("command: [/bin/own-server]")},
+        *({"gateway": GATEWAY, "deployment": own(fields)} for fields in STATED),
+        {"path": PATH_GATEWAY, "deployment": own("command: [/bin/own-server]")},
     ],
 )
 def test_no_problem(changed: dict[str, str]) -> None:
     assert [str(problem) for problem in fleet(**changed).problems] == []
+
+
+UNKNOWN = "starts an unknown server, so no check covers its "
+PASS = "Pass $(MODELPLANE_SERVED_MODEL_NAME) to it, because InferenceGateway edge asks for team/qwen"
+SET = "et port and healthPath next to members, unless the defaults are right"
+
+
+@pytest.mark.parametrize(
+    ("deployment", "location", "message", "hint"),
+    [
+        (own("", ""), "image", "port, health path, served model name", f"{PASS}; s{SET}"),
+        (
+            own("command: [/bin/own-server]", ""),
+            "command",
+            "port, health path, served model name",
+            f"{PASS}; s{SET}",
+        ),
+        (own("command: [sh, -c, 'cd /srv; ./start']"), "command[2]", "served model name", PASS),
+        (own("args: [--model=m]"), "image", "served model name", PASS),
+        (own(STATED[0], ""), "image", "port, health path", f"S{SET}"),
+        (own(STATED[1], "        port: 8080\n"), "image", "health path", "Set healthPath next to members"),
+    ],
+)
+def test_settings_of_unknown_servers_that_are_not_checked(
+    deployment: str, location: str, message: str, hint: str
+) -> None:
+    problem = only(fleet(gateway=GATEWAY, deployment=deployment).problems)
+    assert (problem.severity, problem.path) == ("warning", f"{CONTAINER}.{location}")
+    assert problem.message == f"{UNKNOWN}{message}"
+    assert problem.hint.startswith(hint)
+    assert problem.value == ('"registry.example.com/ml/mystery:2"' if location == "image" else "")
+
+
+def test_an_unknown_server_with_another_served_name() -> None:
+    problem = only(fleet(gateway=GATEWAY, deployment=own("args: [--served-model-name=mystery]")).problems)
+    assert (problem.severity, problem.path) == ("error", f"{CONTAINER}.args[0]")
+    assert problem.message.startswith("has another --served-model-name: InferenceGateway edge asks for team/qwen")
 
 
 def test_an_engine_with_another_name_can_only_be_held() -> None:

@@ -22,7 +22,7 @@ SGLANG = "command: [python3, -m, sglang.launch_server, --model-path, m]"
 
 def engine(container: str, fields: str = "", spec: str = "") -> str:
     """The deployment with this container, more fields of the engine, and more fields of the pod."""
-    text = change(DEPLOYMENT, "{spec: {containers: [{name: engine, image: vllm}]}}\n", "")
+    text = change(DEPLOYMENT, "{spec: {containers: [{name: engine, image: nvcr.io/nim/qwen}]}}\n", "")
     text = change(text, "      - name: main\n", f"      - name: main\n{fields}")
     return f"{text}{{spec: {{{spec}containers: [{{name: engine, {container}}}]}}}}\n"
 

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 OWN = {"MODELPLANE_SERVED_MODEL_NAME": "team/qwen"}
 REFERENCE = "$(MODELPLANE_SERVED_MODEL_NAME)"
+NAMED = "--served-model-name"
 VLLM = "vllm/vllm-openai"
 SECRET = {"secretKeyRef": {"name": "a", "key": "b"}}
 
@@ -68,9 +69,14 @@ def test_names(fields: dict[str, Any], names: tuple[str, ...], can_be_added: boo
     assert served(fields) == ServedNames(names, can_be_added)
 
 
-@pytest.mark.parametrize("fields", [{}, {"command": ["/bin/own-server", "--served-model-name=a"]}])
+@pytest.mark.parametrize("fields", [{}, {"command": ["/bin/own-server", "--name=a"]}, {"args": [NAMED]}])
 def test_other_programs_may_serve_any_name(fields: dict[str, Any]) -> None:
     assert served(fields) is None
+
+
+@pytest.mark.parametrize("fields", [{"command": ["/bin/own-server", f"{NAMED}=a"]}, {"args": [NAMED, "a"]}])
+def test_other_programs_with_the_flag(fields: dict[str, Any]) -> None:
+    assert served(fields) == ServedNames(("a",), can_be_added=False)
 
 
 @pytest.mark.parametrize(

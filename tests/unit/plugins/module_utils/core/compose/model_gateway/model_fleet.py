@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -22,7 +23,8 @@ TEAM = names.workload_namespace("ml-team")
 
 
 def certificate(text: str) -> str:
-    return f"-----BEGIN CERTIFICATE-----\n{text}\n-----END CERTIFICATE-----\n"
+    content = base64.b64encode(bytes([0x30, len(text)]) + text.encode()).decode()
+    return f"-----BEGIN CERTIFICATE-----\n{content}\n-----END CERTIFICATE-----\n"
 
 
 def document(kind: str, name: str, spec: Mapping[str, Any], namespace: str = "", **metadata: Any) -> Document:
