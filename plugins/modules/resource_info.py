@@ -20,7 +20,7 @@ options:
     type: bool
     default: true
   prices:
-    description: File with the price catalogue. If unset, budgets in a currency are not compared with prices of models.
+    description: File with the price catalog. If unset, budgets in a currency are not compared with prices of models.
     type: path
 extends_documentation_fragment:
   - modelplane.fleet.fleet

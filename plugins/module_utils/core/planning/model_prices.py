@@ -37,7 +37,7 @@ def check_budgets(context: Context) -> None:
 
 
 def budget_problems(resources: Iterable[api.Resource], catalogue: Catalogue | None) -> list[Problem]:
-    """Return the problems of budgets of unit Cost that cannot be counted by the price catalogue."""
+    """Return the problems of budgets of unit Cost that cannot be counted by the price catalog."""
     policies = [each for each in resources if isinstance(each, api.CallerPolicy)]
     if not any(map(_costs, policies)):
         return []

@@ -115,8 +115,8 @@ def test_budgets_without_prices_are_located_by_validation_and_plan(tmp_path: Pat
     assert checked["errors"] == planned["errors"]
     currency, price = checked["errors"]
     place = "fleet.yaml:13, document 2, CallerPolicy team/acme, spec.budgets[1]"
-    assert currency.startswith(f"{place}.currency: Is not the currency of the price catalogue")
-    assert price.startswith(f"{place}: Is for ModelService team/chat, and the price catalogue has no price")
+    assert currency.startswith(f"{place}.currency: Is not the currency of the price catalog")
+    assert price.startswith(f"{place}: Is for ModelService team/chat, and the price catalog has no price")
     assert "(got" not in price
     assert "where team/chats has one" in price
     assert not run_module(resource_info, {**arguments, "prices": None})["failed"]
