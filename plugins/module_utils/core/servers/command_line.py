@@ -154,6 +154,7 @@ class CommandLine:
                 continue
             name, equals, value = word.partition("=")
             name = name if server and not server.dashes else with_dashes(name)
+            name = table.full_flag(server, self.image, name) if server else name
             flags.append(Flag(name, (value,) if equals else tuple(values), position))
             values = []
         return tuple(reversed(flags))

@@ -4,14 +4,12 @@
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from math import prod
 
-from . import released_flags
 from .command_line import CommandLine, is_known, unknown_variables
 from .table import DATA, PIPELINE, SERVERS, TENSOR
 
@@ -131,7 +129,10 @@ def axes(line: CommandLine) -> Mapping[str, int] | None:
         return None
     sizes: dict[str, int] = {}
     for flag in line.flags:
-        if flag.name in _OTHER_PARALLELISM:
+        is_ambiguous = flag.name.startswith("--") and flag.name not in server.axes
+        if flag.name in _OTHER_PARALLELISM or (
+            is_ambiguous and any(axis.startswith(flag.name) for axis in server.axes)
+        ):
             return None
         if flag.name in server.axes:
             size = int(flag.value) if is_positive(flag.value) else 0
@@ -178,22 +179,6 @@ def memory_use(line: CommandLine) -> MemoryUse | None:
         cache_type=line.value(("--kv-cache-dtype",)),
         context=tokens if tokens <= _MAX_INT else 0,
     )
-
-
-@functools.cache
-def released(name: str) -> Mapping[str, frozenset[str]]:
-    """Return the flags of a server, without their leading dashes, by version; empty for a server without data."""
-    versions = released_flags.VERSIONS.get(name, "").split()
-    flags: dict[str, set[str]] = {version: set() for version in versions}
-    current: list[str] = []
-    for word in released_flags.FLAGS.get(name, "").split():
-        if word.endswith(":"):
-            ranges = [text.partition("-") for text in word[:-1].split(",")]
-            current = [v for first, __, last in ranges for v in versions[int(first) : int(last) + 1 if last else None]]
-            continue
-        for version in current:
-            flags[version].add(word)
-    return {version: frozenset(names) for version, names in flags.items()}
 
 
 def is_positive(text: str) -> bool:

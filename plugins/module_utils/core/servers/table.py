@@ -4,10 +4,13 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+
+from . import released_flags
 
 ALL_ADDRESSES = "0.0.0.0"
 TENSOR = "--tensor-parallel-size"
@@ -277,6 +280,35 @@ def version(server: Server, image: str) -> str:
     release = _TAG.fullmatch(tag)
     is_official = bool(server.released) and f"/{repository}".endswith(f"/{server.released}")
     return release[1] if release and is_official else ""
+
+
+@functools.cache
+def released(name: str) -> Mapping[str, frozenset[str]]:
+    """Return the flags of a server, without their leading dashes, by version; empty for a server without data."""
+    versions = released_flags.VERSIONS.get(name, "").split()
+    flags: dict[str, set[str]] = {version: set() for version in versions}
+    current: list[str] = []
+    for word in released_flags.FLAGS.get(name, "").split():
+        if word.endswith(":"):
+            ranges = [text.partition("-") for text in word[:-1].split(",")]
+            current = [v for first, __, last in ranges for v in versions[int(first) : int(last) + 1 if last else None]]
+            continue
+        for version in current:
+            flags[version].add(word)
+    return {version: frozenset(names) for version, names in flags.items()}
+
+
+def full_flag(server: Server, image: str, flag: str) -> str:
+    """Return the flag that argparse recognizes: the only flag of the version, or of all versions if the version is
+    unknown, that starts with `flag`. Return `flag` if it exists, or if no flag or several flags start with it."""
+    versions = released(server.name)
+    release = version(server, image)
+    names = versions[release] if release in versions else frozenset().union(*versions.values())
+    name = flag.removeprefix("--")
+    if name == flag or not name or name in names:
+        return flag
+    matches = [other for other in names if other.startswith(name)]
+    return f"--{matches[0]}" if len(matches) == 1 else flag
 
 
 def version_numbers(text: str) -> tuple[int, ...]:

@@ -21,7 +21,9 @@ from ..servers.table import Server
 from ..text import nearest, short
 
 _MAX_PORT = 65535
-_URL = re.compile(r"(?:https?://)?(\[[^\]]*\]|[^:/]*)(?::([0-9]{1,5}))?/?")
+_URL = re.compile(r"(?:(https?)://)?(\[[^\]]*\]|[^:/]*)(?::([0-9]{1,5}))?/?")
+# Ports of URLs that contain no port.
+_SCHEME_PORTS = {"http": "80", "https": "443"}
 _HTTPS = "makes the engine serve HTTPS, while the gateway and probes send HTTP"
 
 
@@ -120,7 +122,9 @@ def _listener(line: CommandLine) -> _Listener:
     if not server.address.flags and line.variable(server.address.variable) != "":
         # The variable contains the port too.
         url = _URL.fullmatch(address or "")
-        address, port, port_origin = (url[1], url[2] or port, address_origin) if address and url else ("", "", "")
+        address, port, port_origin = "", "", address_origin
+        if url:
+            address, port = url[2], url[3] or _SCHEME_PORTS.get(url[1] or "", server.port.default)
     is_port = port is not None and port.isdecimal() and len(port) < 6 and int(port) <= _MAX_PORT
     return _Listener(address or "", address_origin, int(port or 0) if is_port else 0, port_origin)
 
@@ -167,7 +171,7 @@ def wrong_flags(line: CommandLine, path: str) -> Iterator[Problem]:
 
 def _missing_flag(flag: Flag, server: Server, version: str, location: str) -> Iterator[Problem]:
     """Yield a flag that the version of a server does not have."""
-    released = flags.released(server.name)
+    released = table.released(server.name)
     name = with_dashes(flag.name.partition(".")[0].removesuffix("+"))[2:]
     if not flag.name.startswith("--") or not is_known(flag.name) or not name or version not in released:
         return

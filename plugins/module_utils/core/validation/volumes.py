@@ -18,7 +18,7 @@ from ..servers.table import TENSOR
 from ..text import nearest_name, short
 
 _COMPOSED = ("dshm", "nixl-shm", "model-cache")
-"""Names of the volumes that the fleet adds to pods."""
+"""Names of the volumes that the fleet adds to pods, the first one unless a container mounts its own /dev/shm."""
 # Processes of tensor parallelism exchange data there: vLLM and NCCL abort with less.
 _MIN_SHARED_MEMORY = 2**30
 
@@ -40,7 +40,7 @@ def pod_volumes(spec: Any, path: str) -> Iterator[Problem]:
             yield Problem(message, f"{location}.mountPath", short(mount.mount_path), "Mount it elsewhere")
     for index, volume in enumerate(volumes):
         location = f"{path}.volumes[{index}]"
-        if volume.name in _COMPOSED:
+        if volume.name in (_COMPOSED[1:] if has_own_shared_memory(container) else _COMPOSED):
             yield Problem("is the name of a volume that the fleet adds", f"{location}.name", volume.name, "Rename it")
         elif volume.name not in mounts:
             hint = "Mount it with volumeMounts of the container, or remove it"

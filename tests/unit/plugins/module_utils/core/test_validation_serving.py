@@ -54,6 +54,12 @@ def engine(container: str, fields: str = "", spec: str = "") -> str:
         (f"image: '{LLAMA}', args: [-m, /m]", "listen on port 8080, the default of llama.cpp", "set --port=8000"),
         ("image: x, command: [llama-server, --port, '8000']", "127.0.0.1:8000, the default of", "Set --host=0.0.0.0"),
         ("image: ollama/ollama", "listen on port 11434 by the variable OLLAMA_HOST", "OLLAMA_HOST to 0.0.0.0:8000"),
+        (
+            "image: ollama/ollama, env: [{name: OLLAMA_HOST, value: 'http://0.0.0.0'}]",
+            "port 80 by the variable OLLAMA_HOST",
+            "port: 80 next to members",
+        ),
+        (f"image: x, {SERVE}, args: [--por=9000]", "listen on port 9000, where", "set --port=8000"),
         ("image: x, command: [ollama, serve]", "listen on 127.0.0.1:11434, the default", "OLLAMA_HOST to 0.0.0.0:8000"),
         ("image: x, command: [trtllm-serve, m]", "listen on localhost:8000, the default of", "Set --host=0.0.0.0"),
         ("image: x, command: [tritonserver, --http-port=9000]", "listen on port 9000", "set --http-port=8000"),
@@ -92,6 +98,9 @@ def test_unreachable_engines(container: str, says: str, hint: str) -> None:
         (f"image: '{TGI}', env: [{{name: PORT, value: '8000'}}]", ""),
         (f"image: '{LLAMA}', env: [{{name: LLAMA_ARG_PORT, value: '8000'}}]", ""),
         ("image: ollama/ollama, env: [{name: OLLAMA_HOST, value: 'http://0.0.0.0:8000'}]", ""),
+        ("image: ollama/ollama, env: [{name: OLLAMA_HOST, value: 'http://0.0.0.0'}]", "        port: 80\n"),
+        ("image: ollama/ollama, env: [{name: OLLAMA_HOST, value: 'https://0.0.0.0/'}]", "        port: 443\n"),
+        ("image: ollama/ollama, env: [{name: OLLAMA_HOST, value: '0.0.0.0'}]", "        port: 11434\n"),
         (f"image: '{NIM}'", ""),
         ("image: x, command: [tritonserver]", ""),
         ("image: x, command: [own-server, --host, 127.0.0.1]", ""),
@@ -151,6 +160,13 @@ def test_volumes(container: str, volumes: str, severity: str, path: str, says: s
     problem = next(each for each in found if says in each.message)
     assert problem.severity == severity
     assert problem.path.endswith(path)
+
+
+@pytest.mark.parametrize("name", ["dshm", "shm", "cache-volume"])
+def test_own_shared_memory(name: str) -> None:
+    mount = f"image: x, {SERVE}, volumeMounts: [{{name: {name}, mountPath: /dev/shm}}], args: [-tp=1], {MEMORY}"
+    volume = f"{{name: {name}, emptyDir: {{medium: Memory, sizeLimit: 2Gi}}}}"
+    assert fleet(deployment=engine(mount, spec=f"volumes: [{volume}], ")).problems == ()
 
 
 def test_shared_memory_for_tensor_parallelism() -> None:
