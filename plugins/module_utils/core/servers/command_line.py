@@ -114,7 +114,7 @@ class CommandLine:
         start = table.find_start(self.words)
         if start or self.script or self.has_command:
             return start
-        server = table.server_of_image(self.image)
+        server = table.server_of_image(self.image, self.words)
         return (server, 0) if server else None
 
     @cached_property

@@ -22,7 +22,7 @@ _MAX_DEVICES = 64 * 64
 # With these flags the axes do not determine the number of devices.
 _OTHER_PARALLELISM = frozenset(
     {
-        *("--config", "--prefill-context-parallel-size", "-pcp"),
+        *("--config", "--extra_llm_api_options", "--prefill-context-parallel-size", "-pcp"),
         *("--data-parallel-rank", "-dpn", "--data-parallel-start-rank", "-dpr"),
         *("--data-parallel-external-lb", "-dpe", "--data-parallel-hybrid-lb", "-dph"),
     }
@@ -69,12 +69,14 @@ class Parallelism:
 
     axes: Mapping[str, int]
     """Values by the long flags of vLLM."""
+    flags: Mapping[str, str]
+    """Flags of the server by the long flags of vLLM."""
     devices: int
     field: str
     """`args` or `command`, whichever contains the axes or would contain them."""
 
     def __str__(self) -> str:
-        return " ".join(f"{axis}={value}" for axis, value in self.axes.items())
+        return " ".join(f"{self.flags[axis]}={value}" for axis, value in self.axes.items())
 
 
 @dataclass(frozen=True)
@@ -129,26 +131,32 @@ def axes(line: CommandLine) -> Mapping[str, int] | None:
         return None
     sizes: dict[str, int] = {}
     for flag in line.flags:
-        is_ambiguous = flag.name.startswith("--") and flag.name not in server.axes
-        if flag.name in _OTHER_PARALLELISM or (
-            is_ambiguous and any(axis.startswith(flag.name) for axis in server.axes)
-        ):
+        can_be_axis = flag.name.strip("-") and any(axis.startswith(flag.name) for axis in server.axes)
+        if flag.name in _OTHER_PARALLELISM or (can_be_axis and flag.name not in server.axes):
             return None
         if flag.name in server.axes:
             size = int(flag.value) if is_positive(flag.value) else 0
             if not 0 < size <= _MAX_DEVICES or sizes.setdefault(server.axes[flag.name], size) != size:
                 return None
-    return sizes
+    for name, axis in server.axes.items():
+        value = "" if name.startswith("-") or axis in sizes else line.variable(name)
+        if value != "":
+            if not value or not is_positive(value) or int(value) > _MAX_DEVICES:
+                return None
+            sizes[axis] = int(value)
+    return sizes if sizes or server.one_device else None
 
 
 def parallelism(line: CommandLine) -> Parallelism | None:
     """Return the parallelism of an engine; None if it cannot be determined. Without an axis it uses one device."""
     sizes = axes(line)
-    if sizes is None or not (line.words or line.has_command):
+    server = line.server
+    if server is None or sizes is None or not (sizes or line.words or line.has_command):
         return None
     shared = (DATA,) if line.has(_SGLANG_ATTENTION) else ()
-    field = line.element(tuple(line.server.axes) if line.server else ()).partition("[")[0]
-    return Parallelism(sizes, prod(size for axis, size in sizes.items() if axis not in shared), field)
+    field = line.element(tuple(server.axes)).partition("[")[0]
+    names = {axis: name for name, axis in reversed(server.axes.items())}
+    return Parallelism(sizes, names, prod(size for axis, size in sizes.items() if axis not in shared), field)
 
 
 def memory_use(line: CommandLine) -> MemoryUse | None:

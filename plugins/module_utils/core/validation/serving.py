@@ -70,7 +70,7 @@ def _port(line: CommandLine, engine: Any, engines: Sequence[Any], path: str, con
     pool = pool_port(engines)
     expected = decode_port(engine) if is_decode else pool
     listener = _listener(line)
-    port = listener.port or line.number(("--port",), _MAX_PORT)
+    port = listener.port or (0 if table.starts_client(line.words) else line.number(("--port",), _MAX_PORT))
     location = f"{container_path}.{_field(line)}"
     if engine.port and engine.port != pool and not is_decode:
         hint = f"Set port: {pool}, because one Service port is for all engines of a replica"
@@ -137,8 +137,16 @@ def _protocol(server: Server, line: CommandLine, engine: Any, container: Any, pa
     for index, variable in enumerate(container.env or ()):
         if variable.name == server.tls.variable and (variable.value or variable.value_from):
             yield warning(_HTTPS, f"{path}.env[{index}]", "Remove it: the gateway terminates TLS")
+    if flag := line.find(server.socket):
+        message = "makes the engine listen on a Unix socket, where neither the gateway nor probes reach it"
+        yield warning(message, f"{path}.{line.element(server.socket)}", f"Remove {flag.name}")
     own = container.readiness_probe and container.readiness_probe.http_get
     health = (own.path or "/") if own else engine.health_path or server.health
+    prefix = line.setting(server.prefix)[0]
+    if prefix and not health.startswith(f"{prefix}/") and (own or not container.readiness_probe):
+        message = f"moves all paths of the engine below {prefix}, while probes send requests to {health}"
+        hint = f"Set healthPath: {prefix}{server.health}, or remove the prefix"
+        yield warning(message, f"{path}.{line.element(server.prefix.flags)}", hint)
     has_key = line.has(server.key.flags) or line.variable(server.key.variable) != ""
     if has_key and health.startswith("/v1/"):
         message = f"is {health}, and {server.title} rejects probes there with 401, because they have no API key"

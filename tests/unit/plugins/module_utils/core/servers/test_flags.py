@@ -119,6 +119,7 @@ TP, PP, DP = "--tensor-parallel-size", "--pipeline-parallel-size", "--data-paral
 NAME = "--served-model-name"
 MEMORY, CONTEXT = "--gpu-memory-utilization", "--max-model-len"
 SERVE = ["vllm", "serve", "m"]
+TGI = "ghcr.io/huggingface/text-generation-inference:3.3.6"
 SGLANG = ["python3", "-m", "sglang.launch_server"]
 
 
@@ -332,6 +333,35 @@ def test_beginnings_of_flags_of_sglang() -> None:
     line = command_line({"image": "x", "command": [*SGLANG, "--tensor=4", "--pipeline-par=2", "--por", "8000"]})
     assert flags.axes(line) == {"--tensor-parallel-size": 4, "--pipeline-parallel-size": 2}
     assert line.number(("--port",), 65535) == 8000
+
+
+@pytest.mark.parametrize(
+    ("container", "expected"),
+    [
+        ({"image": TGI, "args": ["--num-shard", "4"]}, "--num-shard=4"),
+        ({"image": TGI, "env": [{"name": "NUM_SHARD", "value": "4"}]}, "--num-shard=4"),
+        ({"image": TGI, "args": ["--num-shard=2"], "env": [{"name": "NUM_SHARD", "value": "4"}]}, "--num-shard=2"),
+        ({"command": ["trtllm-serve", "m", "--tp_size", "4"]}, "--tp_size=4"),
+        ({"command": ["trtllm-serve", "m", "--tp_size=4", "--pp_size=2"]}, "--tp_size=4 --pp_size=2"),
+        ({"command": ["vllm", "serve", "m", "-tp=4"]}, "--tensor-parallel-size=4"),
+        ({"command": ["vllm", "serve", "m"]}, ""),
+    ],
+)
+def test_parallelism_has_the_flags_of_the_server(container: dict[str, Any], expected: str) -> None:
+    assert str(flags.parallelism(command_line({"image": "x", **container}))) == expected
+
+
+@pytest.mark.parametrize(
+    "container",
+    [
+        {"image": TGI, "args": ["--model-id=m"]},
+        {"image": TGI, "env": [{"name": "NUM_SHARD", "value": "$(SHARDS)"}]},
+        {"command": ["trtllm-serve", "m"]},
+        {"command": ["trtllm-serve", "m", "--tp_size=4", "--extra_llm_api_options=/a.yaml"]},
+    ],
+)
+def test_parallelism_of_other_servers_that_is_unknown(container: dict[str, Any]) -> None:
+    assert flags.parallelism(command_line({"image": "x", **container})) is None
 
 
 @pytest.mark.parametrize("beginning", ["--data-parallel", "--data-parallel-s", "--p"])
