@@ -155,7 +155,7 @@ def parallelism(line: CommandLine) -> Parallelism | None:
         return None
     shared = (DATA,) if line.has(_SGLANG_ATTENTION) else ()
     field = line.element(tuple(server.axes)).partition("[")[0]
-    names = {axis: name for name, axis in reversed(server.axes.items())}
+    names = {axis: name for name, axis in reversed(list(server.axes.items()))}
     return Parallelism(sizes, names, prod(size for axis, size in sizes.items() if axis not in shared), field)
 
 
