@@ -195,6 +195,37 @@ def test_volumes(container: str, volumes: str, severity: str, path: str, says: s
     assert problem.path.endswith(path)
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "path", "says"),
+    [
+        ("medium: Memory", "", "volumes[0].emptyDir", "has no sizeLimit"),
+        ("medium: Memory, sizeLimit: 8Gi", "", "volumes[0].emptyDir.sizeLimit", "is not less than limits.memory"),
+        ("medium: Memory, sizeLimit: 9Gi", "", "volumes[0].emptyDir.sizeLimit", "is not less than limits.memory"),
+        (
+            "medium: Memory, sizeLimit: 4Gi",
+            "medium: Memory, sizeLimit: 4Gi",
+            "volumes[1].emptyDir.sizeLimit",
+            "sizes of",
+        ),
+        (
+            "medium: Memory, sizeLimit: 7Gi",
+            "medium: Memory, sizeLimit: 2Gi",
+            "volumes[1].emptyDir.sizeLimit",
+            "sizes of",
+        ),
+        ("medium: Memory, sizeLimit: 4Gi", "medium: Memory", "volumes[1].emptyDir", "has no sizeLimit"),
+        ("medium: Memory, sizeLimit: 4Gi", "medium: Memory, sizeLimit: 3Gi", "", ""),
+        ("medium: Memory, sizeLimit: 7Gi", "sizeLimit: 100Gi", "", ""),
+    ],
+)
+def test_volumes_in_memory(first: str, second: str, path: str, says: str) -> None:
+    mounts = "volumeMounts: [{name: a, mountPath: /dev/shm}, {name: b, mountPath: /b}]"
+    volumes = f"volumes: [{{name: a, emptyDir: {{{first}}}}}, {{name: b, emptyDir: {{{second}}}}}], "
+    found = fleet(deployment=engine(f"image: x, {SERVE}, {mounts}, args: [-tp=1], {MEMORY}", spec=volumes)).problems
+    assert [problem.severity for problem in found] == (["warning"] if says else [])
+    assert all(problem.path.endswith(path) and says in problem.message for problem in found)
+
+
 @pytest.mark.parametrize("name", ["dshm", "shm", "cache-volume"])
 def test_own_shared_memory(name: str) -> None:
     mount = f"image: x, {SERVE}, volumeMounts: [{{name: {name}, mountPath: /dev/shm}}], args: [-tp=1], {MEMORY}"
