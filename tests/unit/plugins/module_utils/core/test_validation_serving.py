@@ -85,7 +85,7 @@ def engine(container: str, fields: str = "", spec: str = "") -> str:
             "port 80 by the variable OLLAMA_HOST",
             "port: 80 next to members",
         ),
-        (f"image: x, {SERVE}, args: [--por=9000]", "listen on port 9000, where", "set --port=8000"),
+        (f"image: x, {SERVE}, args: [--por=9000]", "listen on port 9000, but", "set --port=8000"),
         ("image: x, command: [ollama, serve]", "listen on 127.0.0.1:11434, the default", "OLLAMA_HOST to 0.0.0.0:8000"),
         ("image: x, command: [trtllm-serve, m]", "listen on localhost:8000, the default of", "Set --host=0.0.0.0"),
         ("image: x, command: [tritonserver, --http-port=9000]", "listen on port 9000", "set --http-port=8000"),
