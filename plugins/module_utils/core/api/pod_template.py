@@ -33,6 +33,15 @@ ENGINE_CONTAINER = "engine"
 MOST_GRACE_SECONDS = 86400
 # The grammar of resource.Quantity (k8s.io/apimachinery/pkg/api/resource), without signs: an amount of cpu or memory.
 QUANTITY = r"^([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?$"
+# Relative paths without a segment `..`. The names of files must not begin with `..`.
+_SEGMENTS = r"(/([^/.][^/]*|\.[^/.][^/]*|\.\.[^/]+|\.?))*"
+_SUB_PATH = rf"^(([^/.][^/]*|\.[^/.][^/]*|\.\.[^/]+|\.){_SEGMENTS})?$"
+_FILE_PATH = rf"^([^/.][^/]*|\.[^/.][^/]*|\.){_SEGMENTS}$"
+_PATH_WORDS = "must be a relative path below the volume"
+FIELD_PATH = (
+    r"^(metadata\.(name|namespace|uid|(labels|annotations)\['[^']+'\])|spec\.(nodeName|serviceAccountName)|"
+    r"status\.(hostIPs?|podIPs?))$"
+)
 Cores = Annotated[str, Words("must be a quantity of cores, such as 4 or 500m"), IntOrString()]
 Bytes = Annotated[str, Words("must be a quantity, such as 512Mi or 16Gi"), IntOrString()]
 
@@ -48,7 +57,9 @@ class KeyRef(Model):
 class FieldRef(Model):
     """A field of the pod itself."""
 
-    field_path: str = Field(description="Path of the field, such as status.podIP.")
+    field_path: Annotated[str, Words("must be a field that pods provide to variables, such as status.podIP")] = Field(
+        pattern=FIELD_PATH, description="Path of the field, such as status.podIP."
+    )
     api_version: str | None = Field(default=None, description="Version of the schema that the path is for.")
 
 
@@ -80,7 +91,9 @@ class EnvVar(Model):
         ),
     )
 
-    name: str = Field(min_length=1, description="Name of the variable.")
+    name: Annotated[str, Words("must be printable ASCII without '='")] = Field(
+        min_length=1, pattern="^[ -<>-~]+$", description="Name of the variable."
+    )
     value: str | None = Field(default=None, description="Its value.")
     value_from: EnvVarSource | None = Field(default=None, description="Where its value comes from.")
 
@@ -245,8 +258,11 @@ class VolumeMount(Model):
     mount_path: Annotated[str, Words("must be an absolute path without a colon")] = Field(
         min_length=2, max_length=1024, pattern="^/[^:]+$", description="Path in the container."
     )
-    sub_path: str | None = Field(
-        default=None, max_length=1024, description="Path in the volume to mount. Defaults to its root."
+    sub_path: Annotated[str, Words(_PATH_WORDS)] | None = Field(
+        default=None,
+        max_length=1024,
+        pattern=_SUB_PATH,
+        description="Path in the volume to mount. Defaults to its root.",
     )
     read_only: bool | None = Field(
         default=None, description="Whether the container cannot write to the volume. Defaults to false."
@@ -326,7 +342,9 @@ class KeyToPath(Model):
     """One key of a ConfigMap or a Secret as a file."""
 
     key: str = Field(min_length=1, description="Key in its data.")
-    path: str = Field(min_length=1, max_length=1024, description="Path of the file in the volume.")
+    path: Annotated[str, Words(_PATH_WORDS)] = Field(
+        min_length=1, max_length=1024, pattern=_FILE_PATH, description="Path of the file in the volume."
+    )
     mode: int | None = Field(default=None, ge=0, le=0o777, description="Permissions of the file.")
 
 

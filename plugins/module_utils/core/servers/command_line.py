@@ -114,7 +114,7 @@ class CommandLine:
         start = table.find_start(self.words)
         if start or self.script or self.has_command:
             return start
-        server = table.server_of_image(self.image)
+        server = table.server_of_image(self.image, self.words)
         return (server, 0) if server else None
 
     @cached_property
@@ -154,6 +154,7 @@ class CommandLine:
                 continue
             name, equals, value = word.partition("=")
             name = name if server and not server.dashes else with_dashes(name)
+            name = table.full_flag(server, self.image, name) if server else name
             flags.append(Flag(name, (value,) if equals else tuple(values), position))
             values = []
         return tuple(reversed(flags))

@@ -4,14 +4,12 @@
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from math import prod
 
-from . import released_flags
 from .command_line import CommandLine, is_known, unknown_variables
 from .table import DATA, PIPELINE, SERVERS, TENSOR
 
@@ -24,7 +22,7 @@ _MAX_DEVICES = 64 * 64
 # With these flags the axes do not determine the number of devices.
 _OTHER_PARALLELISM = frozenset(
     {
-        *("--config", "--prefill-context-parallel-size", "-pcp"),
+        *("--config", "--extra_llm_api_options", "--prefill-context-parallel-size", "-pcp"),
         *("--data-parallel-rank", "-dpn", "--data-parallel-start-rank", "-dpr"),
         *("--data-parallel-external-lb", "-dpe", "--data-parallel-hybrid-lb", "-dph"),
     }
@@ -71,12 +69,14 @@ class Parallelism:
 
     axes: Mapping[str, int]
     """Values by the long flags of vLLM."""
+    flags: Mapping[str, str]
+    """Flags of the server by the long flags of vLLM."""
     devices: int
     field: str
     """`args` or `command`, whichever contains the axes or would contain them."""
 
     def __str__(self) -> str:
-        return " ".join(f"{axis}={value}" for axis, value in self.axes.items())
+        return " ".join(f"{self.flags[axis]}={value}" for axis, value in self.axes.items())
 
 
 @dataclass(frozen=True)
@@ -131,23 +131,32 @@ def axes(line: CommandLine) -> Mapping[str, int] | None:
         return None
     sizes: dict[str, int] = {}
     for flag in line.flags:
-        if flag.name in _OTHER_PARALLELISM:
+        can_be_axis = flag.name.strip("-") and any(axis.startswith(flag.name) for axis in server.axes)
+        if flag.name in _OTHER_PARALLELISM or (can_be_axis and flag.name not in server.axes):
             return None
         if flag.name in server.axes:
             size = int(flag.value) if is_positive(flag.value) else 0
             if not 0 < size <= _MAX_DEVICES or sizes.setdefault(server.axes[flag.name], size) != size:
                 return None
-    return sizes
+    for name, axis in server.axes.items():
+        value = "" if name.startswith("-") or axis in sizes else line.variable(name)
+        if value != "":
+            if not value or not is_positive(value) or int(value) > _MAX_DEVICES:
+                return None
+            sizes[axis] = int(value)
+    return sizes if sizes or server.one_device else None
 
 
 def parallelism(line: CommandLine) -> Parallelism | None:
     """Return the parallelism of an engine; None if it cannot be determined. Without an axis it uses one device."""
     sizes = axes(line)
-    if sizes is None or not (line.words or line.has_command):
+    server = line.server
+    if server is None or sizes is None or not (sizes or line.words or line.has_command):
         return None
     shared = (DATA,) if line.has(_SGLANG_ATTENTION) else ()
-    field = line.element(tuple(line.server.axes) if line.server else ()).partition("[")[0]
-    return Parallelism(sizes, prod(size for axis, size in sizes.items() if axis not in shared), field)
+    field = line.element(tuple(server.axes)).partition("[")[0]
+    names = {axis: name for name, axis in reversed(list(server.axes.items()))}
+    return Parallelism(sizes, names, prod(size for axis, size in sizes.items() if axis not in shared), field)
 
 
 def memory_use(line: CommandLine) -> MemoryUse | None:
@@ -178,22 +187,6 @@ def memory_use(line: CommandLine) -> MemoryUse | None:
         cache_type=line.value(("--kv-cache-dtype",)),
         context=tokens if tokens <= _MAX_INT else 0,
     )
-
-
-@functools.cache
-def released(name: str) -> Mapping[str, frozenset[str]]:
-    """Return the flags of a server, without their leading dashes, by version; empty for a server without data."""
-    versions = released_flags.VERSIONS.get(name, "").split()
-    flags: dict[str, set[str]] = {version: set() for version in versions}
-    current: list[str] = []
-    for word in released_flags.FLAGS.get(name, "").split():
-        if word.endswith(":"):
-            ranges = [text.partition("-") for text in word[:-1].split(",")]
-            current = [v for first, __, last in ranges for v in versions[int(first) : int(last) + 1 if last else None]]
-            continue
-        for version in current:
-            flags[version].add(word)
-    return {version: frozenset(names) for version, names in flags.items()}
 
 
 def is_positive(text: str) -> bool:

@@ -4,17 +4,23 @@
 
 from __future__ import annotations
 
+import functools
+import ipaddress
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+
+from . import released_flags
 
 ALL_ADDRESSES = "0.0.0.0"
 TENSOR = "--tensor-parallel-size"
 PIPELINE = "--pipeline-parallel-size"
 DATA = "--data-parallel-size"
 
-_LOOPBACK = re.compile(r"127\..*|localhost|::1|\[::1\]|0:0:0:0:0:0:0:1")
+_LOOPBACK_NAMES = ("localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback")
+# The entry point of these images starts llama-server if the first argument is --server.
+_TOOLS_IMAGE = re.compile(r"(?:.*/)?(?:ggml-org|ggerganov)/llama\.cpp:full.*")
 # A release, and suffixes for a platform.
 _TAG = re.compile(
     r"v?([0-9]{1,4}\.[0-9]{1,4}(?:\.[0-9]{1,4}){0,2}(?:\.post[0-9]{1,3})?)"
@@ -51,6 +57,10 @@ class Server:
     """Address to listen on. If it has no flags, its variable contains the port too."""
     port: Setting = Setting(("--port",), default="8000")
     tls: Setting = _NO_SETTING
+    socket: Sequence[str] = ()
+    """Flags for a Unix socket instead of an address and a port."""
+    prefix: Setting = _NO_SETTING
+    """Prefix of the paths of all requests."""
     model: Setting = Setting(("--model",))
     key: Setting = _NO_SETTING
     """API key that requests must have."""
@@ -65,7 +75,9 @@ class Server:
     """True if flags can have underscores instead of dashes."""
     block_size: Sequence[str] = ()
     axes: Mapping[str, str] = field(default_factory=dict)
-    """Axes of parallelism by flag. The axes have the names of vLLM's long flags."""
+    """Axes of parallelism by flag or variable. The axes have the names of vLLM's long flags."""
+    one_device: bool = True
+    """False if the number of devices without an axis is unknown."""
     memory: tuple[str, Fraction] | None = None
     """Flag for the fraction of device memory that the server uses, and its default."""
     context: Sequence[str] = ()
@@ -88,6 +100,7 @@ _SERVERS = (
         images={"vllm-openai": {}},
         released="vllm/vllm-openai",
         tls=_SSL,
+        socket=("--uds",),
         key=Setting(("--api-key",), "VLLM_API_KEY"),
         names=("--served-model-name",),
         stream_usage="--enable-force-include-usage",
@@ -142,6 +155,12 @@ _SERVERS = (
         title="TensorRT-LLM",
         starts=(("trtllm-serve",),),
         address=Setting(("--host",), default="localhost"),
+        axes={
+            **dict.fromkeys(("--tp_size", "--tp-size", "--tensor_parallel_size"), TENSOR),
+            **dict.fromkeys(("--pp_size", "--pp-size", "--pipeline_parallel_size"), PIPELINE),
+        },
+        # Engines that are already built contain their axes.
+        one_device=False,
     ),
     # 3.3.6: https://huggingface.co/docs/text-generation-inference/reference/launcher
     Server(
@@ -149,10 +168,13 @@ _SERVERS = (
         title="Text Generation Inference",
         starts=(("text-generation-launcher",),),
         images={"text-generation-inference": {"PORT": "80"}},
-        address=Setting(("--hostname",), default=ALL_ADDRESSES),
+        address=Setting(("--hostname",), "HOSTNAME", ALL_ADDRESSES),
         port=Setting(("--port", "-p"), "PORT", "3000"),
         model=Setting(("--model-id",), "MODEL_ID"),
         key=Setting(("--api-key",), "API_KEY"),
+        axes=dict.fromkeys(("--num-shard", "NUM_SHARD"), TENSOR),
+        # All devices of the pod.
+        one_device=False,
     ),
     # Build b11223: https://github.com/ggml-org/llama.cpp/blob/master/tools/server/README.md
     # The variable of images: https://github.com/ggml-org/llama.cpp/blob/master/.devops/cuda.Dockerfile
@@ -160,10 +182,11 @@ _SERVERS = (
         name="llama.cpp",
         title="llama.cpp",
         starts=(("llama-server",),),
-        images={"ggml-org/llama.cpp:server": {"LLAMA_ARG_HOST": ALL_ADDRESSES}},
+        images={f"{owner}/llama.cpp:server": {"LLAMA_ARG_HOST": ALL_ADDRESSES} for owner in ("ggml-org", "ggerganov")},
         address=Setting(("--host",), "LLAMA_ARG_HOST", "127.0.0.1"),
         port=Setting(("--port",), "LLAMA_ARG_PORT", "8080"),
         tls=Setting(("--ssl-key-file", "--ssl-cert-file"), "LLAMA_ARG_SSL_KEY_FILE"),
+        prefix=Setting(("--api-prefix",), "LLAMA_ARG_API_PREFIX"),
         model=Setting(("--hf-repo", "-hf", "-hfr", "--model", "-m")),
         key=Setting(("--api-key", "--api-key-file"), "LLAMA_API_KEY"),
     ),
@@ -220,6 +243,8 @@ _PATTERNS = {
     for server in _SERVERS
 }
 _STARTS = [(start, server) for server in _SERVERS for start in server.starts]
+# Subcommands of servers that start no server.
+_CLIENTS = re.compile(r"(?<![\w.-])(?:vllm[ \t]+(?:bench|chat|complete|run-batch)|sglang\.bench_\w+)(?![\w.-])")
 _FIRST_WORDS = frozenset(start[0] for start, __ in _STARTS)
 
 
@@ -234,6 +259,11 @@ def find_start(words: Sequence[str]) -> tuple[Server, int] | None:
     return None
 
 
+def starts_client(words: Sequence[str]) -> bool:
+    """Return whether a command line starts a client or a benchmark of a server."""
+    return find_start(words) is None and _CLIENTS.search(" ".join(words)) is not None
+
+
 def servers_in(script: str) -> list[Server]:
     """Return the servers that the text of a script starts."""
     return [server for server in _SERVERS if _PATTERNS[server.name].search(script)]
@@ -244,8 +274,10 @@ def text_after_start(server: Server, script: str) -> str:
     return (*_PATTERNS[server.name].split(script, maxsplit=1), "")[1]
 
 
-def server_of_image(image: str) -> Server | None:
-    """Return the server that the entry point of an image starts."""
+def server_of_image(image: str, words: Sequence[str] = ()) -> Server | None:
+    """Return the server that the entry point of an image starts with these arguments."""
+    if _TOOLS_IMAGE.fullmatch(image) and words and words[0] in ("--server", "-s"):
+        return SERVERS["llama.cpp"]
     return next((server for server in _SERVERS if image_variables(server, image) is not None), None)
 
 
@@ -268,7 +300,12 @@ def _repository_and_tag(image: str) -> tuple[str, str]:
 
 def is_loopback(address: str) -> bool:
     """Return whether an address is reachable only from within the pod."""
-    return bool(_LOOPBACK.fullmatch(address))
+    name = address.lower().strip("[]")
+    try:
+        ip = ipaddress.ip_address(name)
+    except ValueError:
+        return name in _LOOPBACK_NAMES or name.startswith("127.")
+    return (getattr(ip, "ipv4_mapped", None) or ip).is_loopback
 
 
 def version(server: Server, image: str) -> str:
@@ -277,6 +314,35 @@ def version(server: Server, image: str) -> str:
     release = _TAG.fullmatch(tag)
     is_official = bool(server.released) and f"/{repository}".endswith(f"/{server.released}")
     return release[1] if release and is_official else ""
+
+
+@functools.cache
+def released(name: str) -> Mapping[str, frozenset[str]]:
+    """Return the flags of a server, without their leading dashes, by version; empty for a server without data."""
+    versions = released_flags.VERSIONS.get(name, "").split()
+    flags: dict[str, set[str]] = {version: set() for version in versions}
+    current: list[str] = []
+    for word in released_flags.FLAGS.get(name, "").split():
+        if word.endswith(":"):
+            ranges = [text.partition("-") for text in word[:-1].split(",")]
+            current = [v for first, __, last in ranges for v in versions[int(first) : int(last) + 1 if last else None]]
+            continue
+        for version in current:
+            flags[version].add(word)
+    return {version: frozenset(names) for version, names in flags.items()}
+
+
+def full_flag(server: Server, image: str, flag: str) -> str:
+    """Return the flag that argparse recognizes: the only flag of the version, or of all versions if the version is
+    unknown, that starts with `flag`. Return `flag` if it exists, or if no flag or several flags start with it."""
+    versions = released(server.name)
+    release = version(server, image)
+    names = versions[release] if release in versions else frozenset().union(*versions.values())
+    name = flag.removeprefix("--")
+    if name == flag or not name or name in names:
+        return flag
+    matches = [other for other in names if other.startswith(name)]
+    return f"--{matches[0]}" if len(matches) == 1 else flag
 
 
 def version_numbers(text: str) -> tuple[int, ...]:

@@ -19,8 +19,8 @@ from ..compose import constants
 from ..problem import Problem, warning
 from ..servers import table
 from ..servers.command_line import CommandLine, is_known
-from ..servers.flags import SERVED_NAME, axes, block_size
-from ..servers.table import TENSOR, Server
+from ..servers.flags import SERVED_NAME, axes, block_size, parse_tokens
+from ..servers.table import SERVERS, TENSOR, Server
 from ..text import short
 from .model_gateways import Fleet
 
@@ -31,8 +31,9 @@ _SHARED_FLAGS = (
     ("--load-format",),
 )
 _PAIR_FLAGS = (*_SHARED_FLAGS, (SERVED_NAME,), ("--disaggregation-transfer-backend",))
-_DEFAULTS = frozenset(("auto", "none", "main"))
-_SYNONYMS = {"half": "float16", "fp16": "float16", "bf16": "bfloat16"}
+# The transfer backend of SGLang is mooncake by default.
+_DEFAULTS = frozenset(("auto", "none", "main", "mooncake"))
+_SYNONYMS = {"half": "float16", "fp16": "float16", "bf16": "bfloat16", "fp8_e4m3": "fp8"}
 # Other ways of vLLM to use several nodes: data parallelism and Ray.
 _DATA_PARALLEL = ("--data-parallel-address", "-dpa", "--data-parallel-start-rank", "-dpr", "--data-parallel-rank")
 _EXECUTORS = ("--distributed-executor-backend", "--data-parallel-backend", "-dpb")
@@ -126,14 +127,16 @@ def _differences(first: _Container, second: _Container, flags: Sequence[Sequence
         yield second.warn(message, "Name the same model in both", second.server.model.flags)
     for names in flags:
         values = [flag.value if (flag := container.line.find(names)) else "" for container in (first, second)]
-        if all(map(is_known, values)) and _canonical(values[0]) != _canonical(values[1]):
+        if all(map(is_known, values)) and len({_canonical(value, names) for value in values}) > 1:
             texts = [f"{names[0]}={short(value)}" if value else f"no {names[0]}" for value in values]
             message = f"{second.title} has {texts[1]}, and {first.title} has {texts[0]}"
             yield second.warn(message, f"Set {names[0]} to the same value in both", names)
 
 
-def _canonical(value: str) -> str:
-    """Return the canonical form of a value; empty for a default."""
+def _canonical(value: str, names: Sequence[str]) -> str:
+    """Return the canonical form of a value of the flag with these names; empty for a default."""
+    if names[0] in SERVERS["vllm"].context:
+        return "" if value in ("auto", "-1") else str(parse_tokens(value) or value)
     if value.startswith("{"):
         try:
             return json.dumps(json.loads(value), sort_keys=True)

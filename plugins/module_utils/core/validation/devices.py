@@ -272,7 +272,7 @@ def _claim(engine: Any, fleet: Classes) -> _Claim | None:
 def _fitting(started: Parallelism, claim: _Claim) -> str:
     """Return the hint for making both numbers equal."""
     others = started.devices // started.axes.get(TENSOR, 1)
-    tensor = f"{TENSOR}={claim.gpus // others}" if claim.gpus % others == 0 else ""
+    tensor = f"{started.flags[TENSOR]}={claim.gpus // others}" if claim.gpus % others == 0 else ""
     devices = f"count: {started.devices // claim.pods} in its devices" if started.devices % claim.pods == 0 else ""
     ways = " or ".join(filter(None, (tensor, devices)))
     return f"Set {ways}" if ways else "Set axes whose product is the number of GPUs that all pods claim"

@@ -21,7 +21,9 @@ from ..servers.table import Server
 from ..text import nearest, short
 
 _MAX_PORT = 65535
-_URL = re.compile(r"(?:https?://)?(\[[^\]]*\]|[^:/]*)(?::([0-9]{1,5}))?/?")
+_URL = re.compile(r"(?:(https?)://)?(\[[^\]]*\]|[^:/]*)(?::([0-9]{1,5}))?/?")
+# Ports of URLs that contain no port.
+_SCHEME_PORTS = {"http": "80", "https": "443"}
 _HTTPS = "makes the engine serve HTTPS, while the gateway and probes send HTTP"
 
 
@@ -68,7 +70,7 @@ def _port(line: CommandLine, engine: Any, engines: Sequence[Any], path: str, con
     pool = pool_port(engines)
     expected = decode_port(engine) if is_decode else pool
     listener = _listener(line)
-    port = listener.port or line.number(("--port",), _MAX_PORT)
+    port = listener.port or (0 if table.starts_client(line.words) else line.number(("--port",), _MAX_PORT))
     location = f"{container_path}.{_field(line)}"
     if engine.port and engine.port != pool and not is_decode:
         hint = f"Set port: {pool}, because one Service port is for all engines of a replica"
@@ -120,7 +122,9 @@ def _listener(line: CommandLine) -> _Listener:
     if not server.address.flags and line.variable(server.address.variable) != "":
         # The variable contains the port too.
         url = _URL.fullmatch(address or "")
-        address, port, port_origin = (url[1], url[2] or port, address_origin) if address and url else ("", "", "")
+        address, port, port_origin = "", "", address_origin
+        if url:
+            address, port = url[2], url[3] or _SCHEME_PORTS.get(url[1] or "", server.port.default)
     is_port = port is not None and port.isdecimal() and len(port) < 6 and int(port) <= _MAX_PORT
     return _Listener(address or "", address_origin, int(port or 0) if is_port else 0, port_origin)
 
@@ -133,8 +137,16 @@ def _protocol(server: Server, line: CommandLine, engine: Any, container: Any, pa
     for index, variable in enumerate(container.env or ()):
         if variable.name == server.tls.variable and (variable.value or variable.value_from):
             yield warning(_HTTPS, f"{path}.env[{index}]", "Remove it: the gateway terminates TLS")
+    if flag := line.find(server.socket):
+        message = "makes the engine listen on a Unix socket, where neither the gateway nor probes reach it"
+        yield warning(message, f"{path}.{line.element(server.socket)}", f"Remove {flag.name}")
     own = container.readiness_probe and container.readiness_probe.http_get
     health = (own.path or "/") if own else engine.health_path or server.health
+    prefix = line.setting(server.prefix)[0]
+    if prefix and not health.startswith(f"{prefix}/") and (own or not container.readiness_probe):
+        message = f"moves all paths of the engine below {prefix}, while probes send requests to {health}"
+        hint = f"Set healthPath: {prefix}{server.health}, or remove the prefix"
+        yield warning(message, f"{path}.{line.element(server.prefix.flags)}", hint)
     has_key = line.has(server.key.flags) or line.variable(server.key.variable) != ""
     if has_key and health.startswith("/v1/"):
         message = f"is {health}, and {server.title} rejects probes there with 401, because they have no API key"
@@ -167,7 +179,7 @@ def wrong_flags(line: CommandLine, path: str) -> Iterator[Problem]:
 
 def _missing_flag(flag: Flag, server: Server, version: str, location: str) -> Iterator[Problem]:
     """Yield a flag that the version of a server does not have."""
-    released = flags.released(server.name)
+    released = table.released(server.name)
     name = with_dashes(flag.name.partition(".")[0].removesuffix("+"))[2:]
     if not flag.name.startswith("--") or not is_known(flag.name) or not name or version not in released:
         return

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ..compose import constants
@@ -18,7 +18,7 @@ from ..servers.table import TENSOR
 from ..text import nearest_name, short
 
 _COMPOSED = ("dshm", "nixl-shm", "model-cache")
-"""Names of the volumes that the fleet adds to pods."""
+"""Names of the volumes that the fleet adds to pods, the first one unless a container mounts its own /dev/shm."""
 # Processes of tensor parallelism exchange data there: vLLM and NCCL abort with less.
 _MIN_SHARED_MEMORY = 2**30
 
@@ -29,7 +29,6 @@ def pod_volumes(spec: Any, path: str) -> Iterator[Problem]:
     names = [volume.name for volume in volumes]
     mounts = {mount.name: mount.mount_path.rstrip("/") for mount in container.volume_mounts or ()}
     resources = container.resources
-    limit = resources.limits.memory if resources and resources.limits else None
     for index, mount in enumerate(container.volume_mounts or ()):
         location = f"{path}.containers[0].volumeMounts[{index}]"
         if mount.name not in names:
@@ -40,7 +39,7 @@ def pod_volumes(spec: Any, path: str) -> Iterator[Problem]:
             yield Problem(message, f"{location}.mountPath", short(mount.mount_path), "Mount it elsewhere")
     for index, volume in enumerate(volumes):
         location = f"{path}.volumes[{index}]"
-        if volume.name in _COMPOSED:
+        if volume.name in (_COMPOSED[1:] if has_own_shared_memory(container) else _COMPOSED):
             yield Problem("is the name of a volume that the fleet adds", f"{location}.name", volume.name, "Rename it")
         elif volume.name not in mounts:
             hint = "Mount it with volumeMounts of the container, or remove it"
@@ -52,12 +51,29 @@ def pod_volumes(spec: Any, path: str) -> Iterator[Problem]:
         if mounts.get(volume.name) == SHARED_MEMORY_PATH and not in_memory:
             hint = "Write emptyDir: {medium: Memory, sizeLimit: 16Gi}"
             yield warning(f"is mounted at {SHARED_MEMORY_PATH} and is not in memory", location, hint, volume.name)
-        size = volume.empty_dir.size_limit if in_memory else None
-        if size and limit and _bytes(size) > _bytes(limit) > 0:
-            message = f"is more than limits.memory of the container, {limit}, which the volume counts toward"
-            hint = "Lower it below limits.memory less the memory of the engine, or raise limits.memory"
-            yield warning(message, f"{location}.emptyDir.sizeLimit", hint, size)
+    yield from _memory_volumes(volumes, resources, path)
     yield from _shared_memory(container, path)
+
+
+def _memory_volumes(volumes: Sequence[Any], resources: Any, path: str) -> Iterator[Problem]:
+    """Yield volumes in memory that can use up the memory limit of the container."""
+    limit = resources.limits.memory if resources and resources.limits else None
+    available = _bytes(limit or "")
+    total = 0
+    hint = "Lower it below limits.memory less the memory of the engine, or raise limits.memory"
+    for index, volume in enumerate(volumes):
+        if available == 0 or volume.empty_dir is None or volume.empty_dir.medium != "Memory":
+            continue
+        location, size = f"{path}.volumes[{index}].emptyDir", volume.empty_dir.size_limit
+        if size is None:
+            message = f"has no sizeLimit, and counts toward limits.memory of the container, {limit}"
+            yield warning(message, location, "Set sizeLimit below limits.memory less the memory of the engine")
+        elif _bytes(size) >= available:
+            message = f"is not less than limits.memory of the container, {limit}, which the volume counts toward"
+            yield warning(message, f"{location}.sizeLimit", hint, size)
+        elif total < available <= (total := total + _bytes(size)):
+            message = f"and the sizes of previous volumes are not less than limits.memory of the container, {limit}"
+            yield warning(message, f"{location}.sizeLimit", hint, size)
 
 
 def _shared_memory(container: Any, path: str) -> Iterator[Problem]:

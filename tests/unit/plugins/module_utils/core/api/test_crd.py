@@ -15,6 +15,7 @@ import yaml
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api import KINDS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import CHART_VERSION
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.crd import crd
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pod_template import FIELD_PATH
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.serving_stack import StackVersions
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.shape import fields_of
 
@@ -45,7 +46,8 @@ _POOL_NAME = "pool names become values of node labels and names of cloud objects
 _ENGINE_NAME = "engine names become part of workload names"
 _TEMPLATE = "no pod can be made of a template without spec"
 _ENV = "the rules on variables need a bound to stay within the cost budget"
-_ENV_NAME = "Kubernetes refuses variables without a name"
+_ENV_NAME = "Kubernetes rejects variables without a name, and names with '='"
+_ENV_FIELD = "Kubernetes rejects other fields of a pod in variables"
 _FABRICS = "NVLink domains span nodes too"
 _SYSTEM_POOL = "the system pool stands beside eight GPU pools"
 _URL = "the rules on it need a bound to stay within the cost budget"
@@ -101,6 +103,8 @@ DEVIATIONS: dict[tuple[str, str, str], tuple[Any, str]] = {
             ("", "required", True, _TEMPLATE),
             (".containers[].env", "maxItems", 256, _ENV),
             (".containers[].env[].name", "minLength", 1, _ENV_NAME),
+            (".containers[].env[].name", "pattern", "^[ -<>-~]+$", _ENV_NAME),
+            (".containers[].env[].valueFrom.fieldRef.fieldPath", "pattern", FIELD_PATH, _ENV_FIELD),
         )
     },
     **{

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.servers import flags
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.servers import flags, table
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation import serving
 from ansible_collections.modelplane.fleet.tests.written import command_line
 from hypothesis import given
@@ -119,6 +119,7 @@ TP, PP, DP = "--tensor-parallel-size", "--pipeline-parallel-size", "--data-paral
 NAME = "--served-model-name"
 MEMORY, CONTEXT = "--gpu-memory-utilization", "--max-model-len"
 SERVE = ["vllm", "serve", "m"]
+TGI = "ghcr.io/huggingface/text-generation-inference:3.3.6"
 SGLANG = ["python3", "-m", "sglang.launch_server"]
 
 
@@ -311,13 +312,70 @@ def test_flags_that_a_version_may_have(container: dict[str, Any]) -> None:
     assert list(serving.wrong_flags(command_line(container), "engine")) == []
 
 
+@pytest.mark.parametrize(
+    ("image", "args", "name", "value"),
+    [
+        ("vllm/vllm-openai:v0.14.0", ["--tensor-parallel", "2"], "--tensor-parallel-size", "2"),
+        ("vllm/vllm-openai:v0.14.0", ["--por=9000"], "--port", "9000"),
+        ("vllm-openai", ["--max_model", "32k"], "--max-model-len", "32k"),
+        ("vllm-openai", ["--served-model", "a"], "--served-model-name", "a"),
+        ("vllm-openai", ["--model", "a"], "--model", "a"),
+        ("vllm-openai", ["--data-parallel", "2"], "--data-parallel", "2"),
+        ("vllm-openai", ["--unknown", "2"], "--unknown", "2"),
+    ],
+)
+def test_beginnings_of_flags(image: str, args: list[str], name: str, value: str) -> None:
+    flag = command_line({"image": image, "args": args}).flags[0]
+    assert (flag.name, flag.value) == (name, value)
+
+
+def test_beginnings_of_flags_of_sglang() -> None:
+    line = command_line({"image": "x", "command": [*SGLANG, "--tensor=4", "--pipeline-par=2", "--por", "8000"]})
+    assert flags.axes(line) == {"--tensor-parallel-size": 4, "--pipeline-parallel-size": 2}
+    assert line.number(("--port",), 65535) == 8000
+
+
+@pytest.mark.parametrize(
+    ("container", "expected"),
+    [
+        ({"image": TGI, "args": ["--num-shard", "4"]}, "--num-shard=4"),
+        ({"image": TGI, "env": [{"name": "NUM_SHARD", "value": "4"}]}, "--num-shard=4"),
+        ({"image": TGI, "args": ["--num-shard=2"], "env": [{"name": "NUM_SHARD", "value": "4"}]}, "--num-shard=2"),
+        ({"command": ["trtllm-serve", "m", "--tp_size", "4"]}, "--tp_size=4"),
+        ({"command": ["trtllm-serve", "m", "--tp_size=4", "--pp_size=2"]}, "--tp_size=4 --pp_size=2"),
+        ({"command": ["vllm", "serve", "m", "-tp=4"]}, "--tensor-parallel-size=4"),
+        ({"command": ["vllm", "serve", "m"]}, ""),
+    ],
+)
+def test_parallelism_has_the_flags_of_the_server(container: dict[str, Any], expected: str) -> None:
+    assert str(flags.parallelism(command_line({"image": "x", **container}))) == expected
+
+
+@pytest.mark.parametrize(
+    "container",
+    [
+        {"image": TGI, "args": ["--model-id=m"]},
+        {"image": TGI, "env": [{"name": "NUM_SHARD", "value": "$(SHARDS)"}]},
+        {"command": ["trtllm-serve", "m"]},
+        {"command": ["trtllm-serve", "m", "--tp_size=4", "--extra_llm_api_options=/a.yaml"]},
+    ],
+)
+def test_parallelism_of_other_servers_that_is_unknown(container: dict[str, Any]) -> None:
+    assert flags.parallelism(command_line({"image": "x", **container})) is None
+
+
+@pytest.mark.parametrize("beginning", ["--data-parallel", "--data-parallel-s", "--p"])
+def test_ambiguous_axes_are_unknown(beginning: str) -> None:
+    assert flags.axes(command_line({"image": "vllm-openai", "args": [f"{beginning}=2"]})) is None
+
+
 def test_released_flags_have_those_of_every_version() -> None:
     always = {
         "vllm": ("model", "max-model-len", "served-model-name", "port"),
         "sglang": ("model-path", "tp-size", "port"),
     }
     for name, expected in always.items():
-        versions = flags.released(name)
+        versions = table.released(name)
         assert len(versions) > 30
         for version, found in versions.items():
             assert found.issuperset(expected), (name, version)
