@@ -121,7 +121,7 @@ _ENTRIES = (
 # Objects of kind Secret and their values, in YAML and in JSON.
 _SECRET = re.compile(r"""\bkind\\?["']?\s{0,8}:\s{0,8}\\?["']?Secret(?![\w-])""")
 _DATA = re.compile(rf"(?m)^(?P<head>(?P<indent>[ -]*)(?:data|stringData):)(?P<values>(?: .*)?{_DEEPER})")
-_DATUM = re.compile(rf"(?m)^(?P<name> (?=\{{)|(?P<indent> +)[^\s:{{][^:\n]*: )(?!\*{{8}}|$).+{_DEEPER}")
+_DATUM = re.compile(rf"(?m)^(?P<name> (?=\{{)|(?P<indent> +)[^\s:{{][^:\n]*: )(?!['\"]?\*{{8}}|$).+{_DEEPER}")
 _JSON_DATA = re.compile(
     r"""(?P<name>(?P<q>\\?["'])(?:data|stringData)(?P=q)\s{0,8}:\s{0,8})"""
     r"""\{(?:\\"(?:(?!\\").)*(?:\\")?|"(?:\\.|[^"\\])*"?|[^{}"])*\}?"""
