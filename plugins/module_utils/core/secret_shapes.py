@@ -14,18 +14,17 @@ _WORD = r"[A-Za-z0-9_\-]"
 _ALNUM = "[A-Za-z0-9]"
 _HEX = "[0-9a-fA-F]"
 _PREFIXES = {
-    # Hugging Face, Groq, Replicate, xAI, Perplexity, Fireworks, Cerebras, Tavily, Jina, GitHub, npm, Artifactory,
-    # Stripe, Linear, New Relic, PostHog.
-    f"{_ALNUM}{{16}}": "hf_ api_org_ gsk_ r8_ xai- pplx- fw_ csk- tvly-(?:dev-|prod-)? jina_ gh[opsur]_ npm_ AKCp "
-    "(?:sk|rk)_(?:live|test)_ whsec_ lin_(?:api|oauth)_ NRAK- ph[cx]_",
+    # Hugging Face, Perplexity, Cerebras, Tavily, GitHub, Artifactory, Stripe, Linear, New Relic, PostHog, Lambda.
+    f"{_ALNUM}{{16}}": "api_org_ pplx- csk- tvly-(?:dev-|prod-)? gh[opsur]_ AKCp "
+    "(?:sk|rk)_(?:live|test)_ whsec_ lin_(?:api|oauth)_ NRAK- ph[cx]_ secret_lambda_",
     # Together, Pinecone, Weights & Biases, Google, Docker, PyPI, Atlassian, Square, Grafana, Sentry, Vault, Terraform,
-    # Supabase.
+    # Supabase, Hugging Face, Heroku.
     f"{_WORD}{{16}}": r"tgp_v1_ pcsk_ wandb_v1_ GOCSPX- dckr_[po]at_ pypi-AgE AT(?:ATT3|CTT3|BB) sq0[a-z]{3}- "
-    rf"gl(?:sa|c)_ sntry[su]_ hv[bsr]\. {_ALNUM}{{14}}\.atlasv1\. sb(?:p|_secret)_",
+    rf"gl(?:sa|c)_ sntry[su]_ hv[bsr]\. {_ALNUM}{{14}}\.atlasv1\. sb(?:p|_secret)_ hf_oauth_ HRKU-AA",
     # The fleet's API keys, Google, EKS, GitHub, Slack, Tailscale.
     f"{_WORD}{{8}}": r"mpk_ AIza ya29\. k8s-aws-v1\. github_pat_ xapp-[0-9]- tskey-[a-z]+-",
-    # LangSmith, DigitalOcean, Databricks, RubyGems, Shopify, Postman, Pulumi.
-    f"{_HEX}{{16}}": "lsv2_[ps][tk]_ do[opr]_v1_ dapi rubygems_ shp(?:at|ca|pa|ss)_ PMAK- pul-",
+    # LangSmith, DigitalOcean, Databricks, RubyGems, Shopify, Postman, Pulumi, ElevenLabs.
+    f"{_HEX}{{16}}": "lsv2_[ps][tk]_ do[opr]_v1_ dapi rubygems_ shp(?:at|ca|pa|ss)_ PMAK- pul- sk_",
 }
 """Prefixes that only keys have, by the pattern that follows them."""
 _SURE = (
@@ -55,8 +54,15 @@ _PLAIN = (
     rf"xox[abeprs]-{_WORD}{{8}}",
     rf"nvapi-{_WORD}{{8}}",
 )
+# Hugging Face, Groq, Replicate, xAI, Fireworks, Jina, npm, RunPod, Anyscale, Modal, Voyage. Names of images and models
+# also begin like these; `_is_key` decides.
+_MIXED = (
+    rf"(?:hf_|gsk_|r8_|xai-|fw_|jina_|npm_|rpa_|esecret_){_ALNUM}{{16,}}",
+    rf"a[ks]-{_ALNUM}{{22}}(?![\w-])",
+    rf"pa-{_WORD}{{40,}}",
+)
 _KNOWN = re.compile(
-    rf"(?<![A-Za-z0-9_])(?:(?:{'|'.join(_SURE)})|(?P<plain>{'|'.join(_PLAIN)}))[A-Za-z0-9_.\-+/~]*=*"
+    rf"(?<![A-Za-z0-9_])(?:(?:{'|'.join(_SURE)})|(?P<plain>{'|'.join(_PLAIN)})|(?P<mixed>{'|'.join(_MIXED)}))[A-Za-z0-9_.\-+/~]*=*"
     r"|(?<![\w-])eyJ[\w-]{10,}\.[\w-]{4,}(?:\.[\w-]*){1,3}"
 )
 _ROW = re.compile(r"[A-Za-z0-9]{20,}")
@@ -76,8 +82,14 @@ def mask_keys(text: str, mask: str) -> str:
 def _is_key(match: re.Match[str]) -> bool:
     """Return False for the name of an object that begins like a key, such as `sk-learn-large-6d4cf56db6`.
 
-    A key has capitals and digits, or 20 letters and digits in a row, four of them digits, or it is a UUID.
+    A key has capitals and digits, or 20 letters and digits in a row, four of them digits, or it is a UUID. A key of
+    `_MIXED` has capitals and digits, or many capitals.
     """
+    if match["mixed"]:
+        key = re.split("[_-]", match["mixed"], maxsplit=1)[1]
+        capitals = sum(map(str.isupper, key))
+        # Names of types have a capital in each word: `fw_TrainingOperatorImages`.
+        return (capitals > 0 and digits(key) > 0) or capitals * 5 > len(key)
     if not match["plain"]:
         return True
     text = match[0]

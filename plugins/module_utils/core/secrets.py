@@ -19,9 +19,13 @@ _VAULT = "$ANSIBLE_VAULT;"
 SHORTEST_KEY = 12
 """Characters of the shortest key of a known form."""
 
-_NAME = re.compile(r"token|secret|pass|pwd|key|credential|auth|private|cert|dsn", re.IGNORECASE)
 # `--api-key=value` and `--api-key value`; what follows is a value only where it is no flag itself.
 _FLAG = re.compile(r"(?P<flag>(?<![\w.-])--?(?P<name>[A-Za-z][\w.-]*))(?P<gap>=|\s+(?!-))(?P<value>\S+)")
+# `["--api-key", "value"]` and `[--api-key, value]`
+_FLAG_IN_LIST = re.compile(
+    r"""(?P<flag>(?P<q>\\?["'])?(?<![\w.-])--?(?P<name>[A-Za-z][\w.-]{0,80})(?(q)(?P=q)))(?P<gap>\s{0,8},\s{0,8}(?(q)(?P=q)))(?!-)"""
+    r"""(?P<value>(?(q)(?:(?!(?P=q))(?:\\["\\]|.))+|[^\s,\]"']+(?=\s{0,8}[,\]])))"""
+)
 _LONE_FLAG = re.compile(r"^ *- ['\"]?(?P<flag>--?(?P<name>[A-Za-z][\w.-]*))['\"]?$")
 # `--header=Name: value` and `-H 'Name: value'`, as curl and others take headers.
 _HEADER_FLAG = r"(?:--(?:[\w-]+-)?headers?|-H)"
@@ -30,10 +34,14 @@ _HEADER = re.compile(
 )
 _LONE_HEADER_FLAG = re.compile(rf"^ *- ['\"]?{_HEADER_FLAG}['\"]?$")
 _PLAIN_HEADERS = re.compile(r"accept|content-|user-agent$|host$|cache-control$|connection$", re.IGNORECASE)
+# `username="a"` of Digest and `id=1` of a cookie. A value that is not quoted is not empty, so that Base64 is one value.
+_PARAMETER = r"[\w.-]{1,80}=(?:\\?\"[^\"\\\n]*\\?\"|[^\s,;'\"\\]+)"
 # A header with a known name in any text: in a command, in JSON, in a request that a server repeats.
 _CREDENTIAL_HEADER = re.compile(
     r"(?P<name>\b(?:(?:proxy-)?authorization|(?:set-)?cookie|x-[\w-]{0,40}(?:key|token|secret|auth|signature))"
-    r"\\?['\"]?\s*[:=]\s*\[?\\?['\"]?)(?P<value>(?:[A-Za-z][\w-]*\s+)?[^\s'\"\\,;\]})]{6,})",
+    r"\\?['\"]?\s*[:=]\s*\[?\\?['\"]?)"
+    rf"(?P<value>(?:[A-Za-z][\w-]*\s+)?{_PARAMETER}(?:\s*[,;]\s*{_PARAMETER})*"
+    r"|(?:[A-Za-z][\w-]*\s+)?[^\s'\"\\,;\]})]{6,})",
     re.IGNORECASE,
 )
 _BEARER = re.compile(r"(?P<scheme>\bBearer\s+)(?:(?=\S*\d)[^\s'\"\\,;*]{8,}|[^\s'\"\\,;*]{16,})", re.IGNORECASE)
@@ -67,18 +75,34 @@ _PRIVATE_KEY = re.compile(
 # `NAME=value`, `name: value`, `name => "value"`, with or without `export`: the name indicates a secret. The
 # lengths of names and values are limited, so that the time is linear.
 _ASSIGNED = re.compile(
-    r"""(?<![\w.$@%/-])(?P<name>\.?[A-Za-z_][\w.-]{0,80})(?P<gap>\\?["']?[ \t]{0,8}(?:=>|:=|=|:(?!:))[ \t]{0,8})"""
-    r"""(?P<value>"(?:[^"\\\n]|\\.){0,4000}"?|'[^'\n]{0,4000}'?|[^\s;,&'"{}\[\]<>()|]+)(?P<rest>[ \t]*(?:\#.*)?$)?"""
+    r"""(?<![\w.$@%/-])(?P<name>\.?[A-Za-z_][\w.-]{0,80})(?P<gap>\\?["']?\]?[ \t]{0,8}(?:=>|:=|=|:(?!:))[ \t]{0,8})"""
+    r"""(?P<value>"(?:[^"\\\n]|\\.){0,4000}"?|'[^'\n]{0,4000}'?|[^\s;,&'"{}\[\]<>()|]+)"""
 )
+# The part of a masked value after a separator, such as `&b` of `a&b`. `,name=value` is another assignment.
+_SEPARATORS = r";,&{}\[\]<>()|"
+_REMAINDER = re.compile(
+    rf"""{re.escape(MASK)}(?:(?:[{_SEPARATORS}]+|['"](?=\w))(?![\w.$-]{{1,80}}["']?[:=]|/)[^\s'"{_SEPARATORS}]+)+"""
+)
+_END_OF_LINE = re.compile(r"\S*[ \t]*(?:#.*)?\Z")
 _MARKUP = re.compile(r"(?P<name><(?P<key>[A-Za-z][\w.-]{0,60})>)(?P<value>[^<\s]{1,500})(?=</)")
-# {"name": "HF_TOKEN", "value": "..."}, as variables are in JSON and in flow style.
-_PAIR = re.compile(
-    r"""(?P<all>\bname["']?\s{0,8}[:=]\s{0,8}["']?(?P<name>[\w.-]{1,100})["']?\s{0,8},\s{0,8}["']?value["']?\s{0,8}[:=]"""
-    r"""\s{0,8}["']?)(?P<value>[^"',}\]\s]+)"""
+# {"name": "HF_TOKEN", "value": "..."}, as variables are in JSON and in flow style, in either order, and `setx NAME`.
+_COLON = r"""\\?["']?\s{0,8}[:=]\s{0,8}"""
+_VALUE = r"""\\"(?:(?!\\").)+\\"|"(?:[^"\\]|\\.)+"|'[^']+'|\\?["']?[^"',}\]\s\\]"""
+_QUOTED_NAME = rf"""\bname{_COLON}\\?["']?(?P<name>[\w.-]{{1,100}})\\?["']?"""
+_COMMA = r"""\s{0,8},\s{0,8}\\?["']?"""
+_VARIABLES = tuple(
+    re.compile(f"(?P<all>{start})(?P<value>{_VALUE}{{1,{length}}})(?P<rest>{end})")
+    for start, length, end in (
+        (rf"{_QUOTED_NAME}{_COMMA}value{_COLON}", 4000, ""),
+        (rf"\bvalue{_COLON}", 300, _COMMA + _QUOTED_NAME),
+        (r"\b(?:setx|setenv|ENV)\s{1,8}(?P<name>\w{1,80})\s{1,8}(?!=)", 4000, ""),
+    )
 )
+_LITERAL = re.compile(r"""(?P<all>--from-literal[= ]['"]?[\w.-]{1,253}=)(?![A-Z]+\b)(?:"[^"\n]*"?|'[^'\n]*'?|[^\s'"]+)""")
 # User name and password of curl and wget, and the password of programs whose flag for it is short.
 _LOGIN = re.compile(
-    r"(?P<all>(?<!\S)(?:-u|--user)[ =]['\"]?[^\s:'\"]{1,100}:)(?P<value>[^\s'\"]{3,})"
+    r"(?P<all>(?<!\S)(?:-[uU]|--(?:proxy-)?user)[ =]['\"]?[^\s:'\"]{1,100}:"
+    r"|\bcurl\b[^\n|;&]{0,120}?\s-[a-zA-Z]{0,8}[uU]['\"]?[^\s:'\"-][^\s:'\"]{0,100}:)(?P<value>[^\s'\"]{3,})"
     r"|(?P<short>\b(?:login|sshpass|mysql\w{0,9}|redis-cli)\b[^\n|;&]{0,120}?\s-[pa]\s?)(?P<word>[^\s'\"]{3,})"
     r"|(?P<netrc>\blogin\s{1,8}\S{1,100}\s{1,8}password\s{1,8})(?P<netrc_password>\S+)"
 )
@@ -86,25 +110,51 @@ _BASIC = re.compile(r"(?P<scheme>\bBasic\s{1,8})(?P<value>[A-Za-z0-9+/]{8,}={0,2
 # A password with a slash; a port or a digest of an image is none.
 _SLASHED_USER_INFO = re.compile(r"://[^\s/@:'\"]{0,100}:(?!\d{1,5}/)[^\s@'\"]{1,256}@(?!sha256:)")
 _BLOCK = re.compile(r"^(?P<indent>[ -]*)(?P<name>[\w.-]{1,80}): *[|>][-+0-9]*$")
-_ENTRY = re.compile(r"^(?P<indent> *)- name: (?P<name>.+)$")
+# The deeper lines after a field, and entries of lists with a name and a value in either order.
+_DEEPER = r"(?:(?:\n *$)*\n(?P=indent) +\S.*)*"
+_ENTRY_VALUE = rf"(?P<value>(?: .*)?{_DEEPER.replace(' +', '   +')})"
+_ENTRY_NAME = r"name: ['\"]?(?P<name>[^\s'\"]+).*"
+_ENTRIES = (
+    re.compile(rf"(?m)^(?P<all>(?P<indent> *)- {_ENTRY_NAME}\n(?P=indent)  value:){_ENTRY_VALUE}(?P<rest>)"),
+    re.compile(rf"(?m)^(?P<all>(?P<indent> *)- value:){_ENTRY_VALUE}(?P<rest>\n(?P=indent)  {_ENTRY_NAME})"),
+)
+# Objects of kind Secret and their values, in YAML and in JSON.
+_SECRET = re.compile(r"""\bkind\\?["']?\s{0,8}:\s{0,8}\\?["']?Secret(?![\w-])""")
+_DATA = re.compile(rf"(?m)^(?P<head>(?P<indent>[ -]*)(?:data|stringData):)(?P<values>(?: .*)?{_DEEPER})")
+_DATUM = re.compile(rf"(?m)^(?P<name> (?=\{{)|(?P<indent> +)[^\s:{{][^:\n]*: )(?!['\"]?\*{{8}}|$).+{_DEEPER}")
+_JSON_DATA = re.compile(
+    r"""(?P<name>(?P<q>\\?["'])(?:data|stringData)(?P=q)\s{0,8}:\s{0,8})"""
+    r"""\{(?:\\"(?:(?!\\").)*(?:\\")?|"(?:\\.|[^"\\])*"?|[^{}"])*\}?"""
+)
 
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _SECRETS = ("password", "passwd", "passphrase", "secret", "credential", "apikey", "authorization")
 _LAST = (*_SECRETS, "credentials", "token", "accesskey", "privatekey", "accountkey", "signature", "passcode", "jwt")
 _LAST_ALONE = frozenset({"key", "keys", "pass", "pwd", "pw", "auth", "dsn", "pat", "dockerconfigjson", "dockercfg"})
 # `--auth-tokens`, where `--max-num-batched-tokens` counts those of a model.
-_OF_TOKENS = frozenset({"access", "api", "auth", "bearer"})
+_OF_TOKENS = frozenset({"access", "api", "auth", "bearer", "hf", "github", "gitlab", "user"})
 _ABOUT_SECRETS = (
     "file path dir name names ref refs mode type policy length ttl selector namespace namespaces method source url uri "
-    "endpoint id version provider manager class store count limit enabled required prefix header env driver template"
+    "endpoint id version provider manager class store count limit enabled required prefix header env driver template "
+    "size ns subnet subnets block timeout interval days seconds rate"
 )
 _ABOUT = frozenset(_ABOUT_SECRETS.split())
-"""Last words of names about a secret whose values are no secrets: `--api-key-file`, `--secret-name`."""
+"""Last words of names about a secret whose values are no secrets: `--api-key-file`, `KEY_BLOCK_SIZE`."""
+_IN_VARIABLE = re.compile(
+    r"(?<![a-z])(?:auth|dsn|pat|pw)(?![a-z])|(?:token|pwd|creds|(?<!com)(?<!by)pass|(?<!mon)(?<!hot)keys?)(?![a-z])"
+)
 # A value of a name such as `auth` or `secret` that names an object, and words that are no value.
 _OBJECT_NAME = re.compile(r"[a-z]+(?:[.-][a-z]+)*\Z")
 _NO_VALUES = ("true", "false", "null", "none", "yes", "no", "on", "off", "required", "optional", "~", "...", "…")
-# Expressions, references, paths, and the first characters of YAML blocks, comments and anchors.
-_NO_VALUE_STARTS = ("$", "<", "*", "&", "|", ">", "!", "%", "#", "/", "./", "../", "~/", "@", "`", "{", "[", "(")
+# Masks, `<placeholder>`, `%s`, `%(name)s`, `%NAME%`, `$NAME`, `${NAME}`, `$(command)`, and paths. Keys and passwords
+# can also begin with a slash.
+_REFERENCE = re.compile(
+    r"\W?\Z|\*{8}|\*+\Z|%(?:[({]|[a-z]\Z|\w+%\Z)|\{\{|`|(?:\.\.?|~)/"
+    r"|(?:<[^>]*>|\{[^}]*\}|\[[^\]]*\]|\([^)]*\))\W*\Z"
+    r"|\$(?:[{(]|(?:[A-Z_][A-Z0-9_]*|[A-Za-z_.:]+)(?=[/,;)\]}\"'\\]|[:.-]\$|\Z)|[\d@?*]\Z)"
+    r"|/(?!(?=(?:[^0-9]*[0-9]){4})(?=[^a-z]*[a-z])(?=[^A-Z]*[A-Z])[A-Za-z0-9+/_=-]{23,}\Z"
+    r"|(?=[^/]*[0-9])(?=[^/]*[A-Za-z])[^/]{7,}\Z)"
+)
 # `--metrics-endpoint-auth=false`
 _NAMES_OBJECTS = frozenset({"secret", "secrets", "auth", "credential", "credentials", "key", "keys"})
 _KEYS_OF_TABLES = (
@@ -116,6 +166,9 @@ _NO_SECRET_KEYS = frozenset(_KEYS_OF_TABLES.split())
 _HINT = re.compile(r"token|secret|pass|pw|key|cred|auth|sign|jwt|dsn|pat|dockerc", re.IGNORECASE)
 _FILE = re.compile(r"[\w.-]+\.(?:txt|key|pem|json|ya?ml|crt|cer|env|conf|toml|p12|jks)\Z")
 _PLACEHOLDER = re.compile(r"(?:[A-Z]+_)?(?:KEY|TOKEN|PASSWORD|SECRET|FILE|VALUE)\Z")
+_SURE_PLACEHOLDER = re.compile(r"(?:[A-Z]+_)?(?:PASSWORD|SECRET|VALUE)\Z|(?:KEY|TOKEN|FILE)\Z")
+# Names of passwords, whose values can look like names of files.
+_PASSWORD = re.compile(r"(?:password|passwd|passphrase|pwd|passcode)\Z", re.IGNORECASE)
 _RANDOM_KEY = re.compile(r"(?=[^a-z]*[a-z])(?=[^A-Z]*[A-Z])(?=[^0-9]*[0-9])[A-Za-z0-9+/_=-]{24,}\Z|[0-9a-f]{32,}\Z")
 _SWITCHES = frozenset({"allow", "enable", "disable", "no", "skip", "use", "trust"})
 
@@ -129,7 +182,10 @@ def is_encrypted(content: str | bytes) -> bool:
 
 def secret_like(name: str) -> bool:
     """Return whether an environment variable or an argument of this name is likely to hold a secret."""
-    return bool(_NAME.search(name)) or masked(name) != name
+    words = [word.lower() for word in _WORDS.findall(name)]
+    if not words or words[0] in _SWITCHES or words[-1] in _ABOUT:
+        return masked(name) != name
+    return _IN_VARIABLE.search(name.lower()) is not None or _names_secret(name) or masked(name) != name
 
 
 def masked(text: str) -> str:
@@ -139,24 +195,38 @@ def masked(text: str) -> str:
     secret, private keys, webhook URLs, and tokens of a known format.
     """
     text = _PRIVATE_KEY.sub(rf"\g<begin>{MASK}\g<end>", text)
+    text = "".join(map(_without_data, re.split(r"(?m)^(?=---|- )", text)))
+    for pattern in _ENTRIES:
+        text = pattern.sub(lambda entry: _pair(entry, " "), text)
     return "\n".join(_masked_text(line) for line in _without_values(text.split("\n")))
 
 
+def _without_data(document: str) -> str:
+    """Return a manifest with masks for the values of a Secret."""
+    if not _SECRET.search(document):
+        return document
+    document = _JSON_DATA.sub(rf"\g<name>\g<q>{MASK}\g<q>", document)
+    return _DATA.sub(lambda data: data["head"] + _DATUM.sub(rf"\g<name>{MASK}", data["values"]), document)
+
+
 def _masked_text(line: str) -> str:
-    line = _HEADER.sub(_header, line)
     line = _CREDENTIAL_HEADER.sub(rf"\g<name>{MASK}", line)
+    line = _HEADER.sub(_header, line)
     line = _BEARER.sub(rf"\g<scheme>{MASK}", line)
     for pattern in (_JSON, _ESCAPED_JSON):
         line = pattern.sub(_json, line)
-    line = _FLAG.sub(_flag, line)
+    line = _FLAG_IN_LIST.sub(_flag, _FLAG.sub(_flag, line))
     line = _USER_INFO.sub(f"://{MASK}@", line)
     line = _SLASHED_USER_INFO.sub(f"://{MASK}@", line)
     line = _BASIC.sub(_basic, line)
     line = _LOGIN.sub(_login, line)
+    if "configmap" not in line:
+        line = _LITERAL.sub(rf"\g<all>{MASK}", line)
     if _HINT.search(line):
-        line = _PAIR.sub(_pair, line)
+        for pattern in _VARIABLES:
+            line = pattern.sub(_pair, line)
         line = _MARKUP.sub(_markup, line)
-        line = _ASSIGNED.sub(_assigned, line)
+        line = _REMAINDER.sub(MASK, _ASSIGNED.sub(_assigned, line))
     line = _WEBHOOK.sub(rf"\g<place>{MASK}", line)
     line = _QUERY.sub(rf"\g<name>{MASK}", line)
     return without_keys(line)
@@ -200,16 +270,18 @@ def _basic(match: re.Match[str]) -> str:
 def _login(match: re.Match[str]) -> str:
     value = match["value"] or match["word"] or match["netrc_password"]
     # IDs of users and groups, and ports, are no passwords.
-    is_none = value.isdigit() or value.startswith(_NO_VALUE_STARTS) or value == MASK
-    return match[0] if is_none else f"{match[0].removesuffix(value)}{MASK}"
+    return match[0] if value.isdigit() or _REFERENCE.match(value) else f"{match[0].removesuffix(value)}{MASK}"
 
 
-def _pair(match: re.Match[str]) -> str:
-    return f"{match['all']}{MASK}" if secret_like(match["name"]) else match[0]
+def _pair(match: re.Match[str], gap: str = "") -> str:
+    """Mask the value of a variable, between its quotes."""
+    value = match["value"].removeprefix(gap)
+    quote = value[:2] if value.startswith("\\") else value[:1] if value.startswith(("'", '"')) else ""
+    return f"{match['all']}{gap}{quote}{MASK}{quote}{match['rest']}" if secret_like(match["name"]) else match[0]
 
 
 def _markup(match: re.Match[str]) -> str:
-    hides = _names_secret(match["key"]) and not _is_no_value(match["value"])
+    hides = _names_secret(match["key"]) and not _is_no_value(match["key"], match["value"], "")
     return f"{match['name']}{MASK}" if hides else match[0]
 
 
@@ -218,12 +290,18 @@ def _assigned(match: re.Match[str]) -> str:
     name, gap, value = match["name"], match["gap"], match["value"]
     quote = value[0] if value[0] in "'\"" else ""
     content = value.strip("'\"")
-    if not _names_secret(name.removesuffix("-data").removesuffix("_data")) or _is_no_value(content):
+    if not _names_secret(name.removesuffix("-data").removesuffix("_data")):
         return match[0]
     last_word = _WORDS.findall(name)[-1].lower()
-    if _is_no_secret(name, value) or (last_word.endswith("token") and content.isdigit()):
+    if (
+        _is_no_value(name, content, "" if quote else gap)
+        or _is_no_secret(name, value)
+        or (last_word.endswith("token") and content.isdigit())
+    ):
         return match[0]
-    is_line = match["rest"] is not None and not match.string[: match.start()].strip(" -")
+    # Only the first columns are compared, so that the time is linear.
+    is_line = match.start() < 200 and not match.string[: match.start()].strip(" -")
+    is_line = is_line and _END_OF_LINE.match(match.string, match.end()) is not None
     if name.lower() in ("key", "keys"):
         hides = _RANDOM_KEY.match(content) is not None
     elif not quote and "=" not in gap and not is_line:
@@ -233,7 +311,7 @@ def _assigned(match: re.Match[str]) -> str:
         # `secret: edge-kubeconfig` names a Secret.
         names_object = last_word in _NAMES_OBJECTS and name != name.upper()
         hides = not (names_object and _OBJECT_NAME.match(content))
-    return f"{name}{gap}{quote}{MASK}{quote}{match['rest'] or ''}" if hides else match[0]
+    return f"{name}{gap}{quote}{MASK}{quote}" if hides else match[0]
 
 
 def _is_random(text: str) -> bool:
@@ -242,17 +320,15 @@ def _is_random(text: str) -> bool:
     return has_letters and (digits(text) > 0 or text[1:] != text[1:].lower())
 
 
-def _is_no_value(value: str) -> bool:
-    """Return whether the value of an assignment is a word for none, a reference, an expression or a path."""
-    return (
-        not value
-        or value == MASK
-        or value.lower().rstrip(".,:`") in _NO_VALUES
-        or _FILE.match(value) is not None
-        or _PLACEHOLDER.match(value) is not None
-        or value.startswith(_NO_VALUE_STARTS)
-        or value.startswith(("http://", "https://", "lookup"))
-    )
+def _is_no_value(name: str, value: str, gap: str) -> bool:
+    """Return whether a value is a word for none, a reference or a file. `gap` is empty before a quoted value."""
+    if gap and value.startswith("@"):
+        # `curl --data token=@file`
+        return ":" in gap or _FILE.match(value[1:]) is not None or not _is_random(value[1:])
+    is_marked = ":" in gap and value.startswith(("*", "!", "#"))
+    is_word = value.lower().rstrip(".,:`") in _NO_VALUES or value.startswith(("http://", "https://", "lookup("))
+    patterns = (_REFERENCE, _SURE_PLACEHOLDER) if _PASSWORD.search(name) else (_REFERENCE, _PLACEHOLDER, _FILE)
+    return is_marked or is_word or any(pattern.match(value) for pattern in patterns)
 
 
 def _names_secret(name: str) -> bool:
@@ -272,38 +348,27 @@ def _is_no_secret(name: str, value: str) -> bool:
     """Return whether a value is a switch, a file, or a token of a model's vocabulary (`"eos_token": "</s>"`)."""
     value = value.strip("'\"")
     is_vocabulary = name.lower().endswith("token") and value.startswith(("<", "["))
-    return is_vocabulary or value in ("true", "false") or _FILE.match(value) is not None
+    return (
+        is_vocabulary or value in ("true", "false") or (_FILE.match(value) is not None and not _PASSWORD.search(name))
+    )
 
 
 def _without_values(lines: list[str]) -> list[str]:
     """Return the lines with masks for values of secret variables, and for arguments after secret flags."""
     found: list[str] = []
     hidden: int | None = None
-    entry: tuple[int, str] | None = None
     for line in lines:
         indent = len(line) - len(line.lstrip(" "))
         if hidden is not None:
             if not line.strip() or indent > hidden:
                 continue
             hidden = None
-        named = _ENTRY.match(line)
         block = _BLOCK.match(line) if line.endswith(("|", ">", "-", "+")) else None
-        if block and _names_secret(block["name"]) and not named:
+        if block and _names_secret(block["name"]):
             found.append(line.rstrip("|>-+0123456789") + MASK)
             hidden = len(block["indent"])
             continue
-        if named:
-            entry = (len(named["indent"]) + 2, named["name"])
-        elif entry and indent == entry[0] and line.lstrip().startswith("value:") and secret_like(entry[1]):
-            found.append(" " * indent + f"value: {MASK}")
-            hidden = indent
-            continue
-        elif (
-            found
-            and line.lstrip().startswith("- ")
-            and "--" not in line[: indent + 5]
-            and _takes_a_secret(found[-1], line)
-        ):
+        if found and line.startswith("- ", indent) and _takes_a_secret(found[-1], line):
             found.append(" " * indent + f"- {MASK}")
             hidden = indent
             continue
@@ -313,6 +378,8 @@ def _without_values(lines: list[str]) -> list[str]:
 
 def _takes_a_secret(flag: str, value: str) -> bool:
     """Return whether a line of a list is the flag whose value, the next line, is a secret."""
+    if "--" in value[: len(value) - len(value.lstrip()) + 5]:
+        return False
     value = value.strip(" '\"").removeprefix("- ").strip(" '\"")
     if _LONE_HEADER_FLAG.match(flag):
         return not _PLAIN_HEADERS.match(value)

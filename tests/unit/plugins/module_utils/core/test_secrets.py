@@ -9,7 +9,12 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.manifest_text import to_yaml
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import MASK, holds_key, masked
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import (
+    MASK,
+    holds_key,
+    masked,
+    secret_like,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import short_value
 from ansible_collections.modelplane.fleet.tests.planted_secrets import FORMATS, PLACES
 
@@ -41,7 +46,7 @@ def test_variables_by_name(name: str, value: str) -> None:
         ["--api-key", SECRET, "--port=8000"],
         [f"--database=postgres://user:{SECRET}@db/x"],
         [f"exec vllm serve --api-key {SECRET} --port 8000"],
-        ["--header=hf_" + "a" * 20 + SECRET],
+        ["--header=hf_" + "aB" * 10 + SECRET],
     ],
 )
 def test_arguments(args: list[str]) -> None:
@@ -183,6 +188,14 @@ NAMES = (
     # As objects that are made of others are named.
     *("sk-learn-large-embeddings-eu1", "sk-learn-large-de06b15fe6", "sk-learn-large-6d4cf56db6-x2x9k"),
     *("sk-internationalization2-models", "sk-20260131-20260228", "nvapi-credentials", "glpat-runner-2026"),
+    *(
+        "fw_trainingoperatorimages",
+        "r8_Llamaquantizedmodel",
+        "npm_packagelockfilesversion",
+        "fw_TrainingOperatorImages",
+    ),
+    *("hf_modelcachedirectorypathvolume", "xai-grok2mini1212checkpoint", "jina_embeddingsv3basemultilingual"),
+    *("as-internationalizationmod", "pa-internationalization-models-for-europe-and-asia"),
     *("npm_publishers_emea", "ASIA-PACIFIC-TEAM-2", "sk-Learn-Large-Embeddings"),
 )
 
@@ -233,7 +246,11 @@ def test_a_secret_of_any_format_is_masked_where_people_write_secrets(name: str) 
 def test_what_surrounds_a_secret_stays(name: str) -> None:
     text, secret = PLACES[name]
     before = text.partition(secret)[0].split("\n")[0]
-    words = [word for word in before.split() if word.isalpha() and len(word) > 3 and word not in ("Basic", "Bearer")]
+    words = [
+        word
+        for word in before.split()
+        if word.isalpha() and len(word) > 3 and word not in ("Basic", "Bearer", "Digest")
+    ]
     assert [word for word in words if word not in masked(text)] == []
 
 
@@ -268,7 +285,38 @@ PLAIN = [
     "secretName: models-example-com",
     "passes: 12",
     "authorization.k8s.io/v1: ready",
+    # Expressions, files and comments where a password can be.
+    *("token=$TOKEN", "token=`cat x`", "password: $HOME/x", "token = $env:TOKEN", "password=%s", "password=%(pw)s"),
+    *("password: <password>", "password='<your password>'", "password: *alias", "password: # none", "token: !vault |"),
+    *("token=@token.txt", "secretKey: /run/secrets/key", "password: /run/secrets/db", "password: lookup('a', 'b')"),
+    *("['--model', 'a', '--port', '1']", "--token, then more", "curl -fsSu http://a", "ENV MODEL_DIR /models"),
+    "kubectl create configmap a --from-literal=a=b",
+    "{name: MAX_TOKENS, value: 4096}",
+    "{value: 4096, name: MAX_TOKENS}",
+    "- value: x\n  key: a\nmetadata:\n  name: HF_TOKEN\n",
+    "kind: ConfigMap\ndata:\n  a: b\n---\nkind: Secret\nmetadata:\n  name: x\n",
+    "items:\n- kind: Secret\n  metadata: {name: a}\n- kind: ConfigMap\n  data:\n    a: b\n",
 ]
+PLAIN_VARIABLES = (
+    "MAX_TOKENS TOKENIZERS_PARALLELISM TOKENIZER_DIR KEY_BLOCK_SIZE KEYCLOAK_URL HF_TOKEN_PATH CERT_MANAGER_NS "
+    "PRIVATE_SUBNET NCCL_COMPASS MONKEY AUTHORS PASSENGER_COUNT"
+)
+SECRET_VARIABLES = (
+    "DBPASS ROOTPASS OPENAIKEY TOKEN_HF HF_TOKENS CREDS DB_PWD KEY_OPENAI GITHUB_TOKEN_RO AUTH_BEARER PRIVATE_KEY "
+    "AUTHTOKEN GH_PAT TLS_KEY_PEM"
+)
+
+
+@pytest.mark.parametrize("name", PLAIN_VARIABLES.split())
+def test_variables_that_contain_the_word_of_a_secret_stay(name: str) -> None:
+    text = container(env=[{"name": name, "value": "4096"}])
+    assert masked(text) == text
+    assert not secret_like(name)
+
+
+@pytest.mark.parametrize("name", SECRET_VARIABLES.split())
+def test_variables_with_the_word_of_a_secret_anywhere(name: str) -> None:
+    assert secret_like(name)
 
 
 @pytest.mark.parametrize("text", PLAIN)
@@ -305,6 +353,39 @@ UNITS = [
     *("sk-", "sk-a", "glpat-", "eyJa.", "eyJaaaaaaaaaaa.aaaa.", "SG.a", "1234567890:AA", "M" * 26 + ".", "~.", "pat"),
     *("key: ", "key=", "token:", 'token: "', 'token=\\"', "name: a,", '"a": "', "auth: |\n  ", "LS0tLS1CRUdJTi"),
     *("://a:", "://a", "?sig=", "https://hooks.a/", "Basic ", "Basic aaaa", "bearer ", "-H ", "-H a: ", "<password>"),
+    *(
+        '["--a", ',
+        "[-a, ",
+        "Cookie: a=b; ",
+        "a=b; ",
+        "password=a,",
+        ",",
+        "a&",
+        "value:",
+        "value: '",
+        'value: "',
+        "name:",
+    ),
+    *(
+        'value\\": \\"',
+        "- value: a\n",
+        "- value: |\n   a\n",
+        "setx A ",
+        "--from-literal=a=",
+        "curl -",
+        "curl -u",
+        " -u",
+    ),
+    *(
+        "kind: Secret\n",
+        "data:\n",
+        "kind: Secret\ndata:\n a: b\n",
+        '"kind": "Secret" "data": {',
+        '"data":{"',
+        "- ",
+        "\n",
+    ),
+    *("kind: Secret\n---\n", " data:\n", "password=$", "password=/", "['a'] = ", "Digest a=b, "),
     *("login ", "login -p", "mysql ", "curl -u a:", "machine a login a password ", "-----BEGIN PRIVATE KEY-----"),
 ]
 
