@@ -64,11 +64,8 @@ def _memory_volumes(volumes: Sequence[Any], resources: Any, path: str) -> Iterat
     for index, volume in enumerate(volumes):
         if available == 0 or volume.empty_dir is None or volume.empty_dir.medium != "Memory":
             continue
-        location, size = f"{path}.volumes[{index}].emptyDir", volume.empty_dir.size_limit
-        if size is None:
-            message = f"has no sizeLimit, and counts toward limits.memory of the container, {limit}"
-            yield warning(message, location, "Set sizeLimit below limits.memory less the memory of the engine")
-        elif _bytes(size) >= available:
+        location, size = f"{path}.volumes[{index}].emptyDir", volume.empty_dir.size_limit or ""
+        if _bytes(size) >= available:
             message = f"is not less than limits.memory of the container, {limit}, which the volume counts toward"
             yield warning(message, f"{location}.sizeLimit", hint, size)
         elif total < available <= (total := total + _bytes(size)):

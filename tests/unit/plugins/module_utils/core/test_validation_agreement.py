@@ -88,7 +88,7 @@ NEW = "vllm/vllm-openai:v0.14.0"
         ),
         (
             vllm('--kv-transfer-config={"kv_connector":"NixlConnector","kv_role":"kv_consumer"}'),
-            "cannot send KV caches",
+            "does not send KV caches",
         ),
         (vllm(decode=('--kv-transfer-config={"kv_connector":"NixlConnector"}',)), "kv_role"),
         (
