@@ -98,7 +98,9 @@ _VARIABLES = tuple(
         (r"\b(?:setx|setenv|ENV)\s{1,8}(?P<name>\w{1,80})\s{1,8}(?!=)", 4000, ""),
     )
 )
-_LITERAL = re.compile(r"""(?P<all>--from-literal[= ]['"]?[\w.-]{1,253}=)(?![A-Z]+\b)(?:"[^"\n]*"?|'[^'\n]*'?|[^\s'"]+)""")
+_LITERAL = re.compile(
+    r"""(?P<all>--from-literal[= ]['"]?[\w.-]{1,253}=)(?![A-Z]+\b)(?:"[^"\n]*"?|'[^'\n]*'?|[^\s'"]+)"""
+)
 # User name and password of curl and wget, and the password of programs whose flag for it is short.
 _LOGIN = re.compile(
     r"(?P<all>(?<!\S)(?:-[uU]|--(?:proxy-)?user)[ =]['\"]?[^\s:'\"]{1,100}:"
