@@ -152,7 +152,7 @@ PLACES: dict[str, tuple[str, str]] = {
     "second cookie": (f"Cookie: a=b; session={PASSWORD}", PASSWORD),
     "third cookie": (f"Cookie: theme=dark; lang=en; sid={PASSWORD}", PASSWORD),
     "cookies, JSON": ('{"cookie": "a=b; session=' + PASSWORD + '"}', PASSWORD),
-    # Values that begin like references, or look like files.
+    # Values that begin like references, or resemble files.
     "AWS, a slash": (f"AWS_SECRET_ACCESS_KEY={AWS}", AWS),
     "YAML, a slash": (f"secretKey: {AWS}", AWS),
     "a short word with a slash": (f"password: /{PASSWORD}", PASSWORD),

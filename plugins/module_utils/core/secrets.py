@@ -169,7 +169,7 @@ _HINT = re.compile(r"token|secret|pass|pw|key|cred|auth|sign|jwt|dsn|pat|dockerc
 _FILE = re.compile(r"[\w.-]+\.(?:txt|key|pem|json|ya?ml|crt|cer|env|conf|toml|p12|jks)\Z")
 _PLACEHOLDER = re.compile(r"(?:[A-Z]+_)?(?:KEY|TOKEN|PASSWORD|SECRET|FILE|VALUE)\Z")
 _SURE_PLACEHOLDER = re.compile(r"(?:[A-Z]+_)?(?:PASSWORD|SECRET|VALUE)\Z|(?:KEY|TOKEN|FILE)\Z")
-# Names of passwords, whose values can look like names of files.
+# Names of passwords, whose values can be equal to names of files.
 _PASSWORD = re.compile(r"(?:password|passwd|passphrase|pwd|passcode)\Z", re.IGNORECASE)
 _RANDOM_KEY = re.compile(r"(?=[^a-z]*[a-z])(?=[^A-Z]*[A-Z])(?=[^0-9]*[0-9])[A-Za-z0-9+/_=-]{24,}\Z|[0-9a-f]{32,}\Z")
 _SWITCHES = frozenset({"allow", "enable", "disable", "no", "skip", "use", "trust"})
