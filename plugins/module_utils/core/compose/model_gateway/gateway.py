@@ -248,12 +248,12 @@ def _health(gateway: api.InferenceGateway) -> Iterable[Object]:
         {"type": "ExtensionRef", "extensionRef": reference},
         parent(parts.HTTP),
     )
-    # This policy replaces the gateway's policy. The route serves only the response above.
+    # This policy replaces the gateway's policy. The routes serve only the response above, and have no copy of the keys.
     yield parts.envoy_object(
         "SecurityPolicy",
         gateway_metadata(gateway, f"{HEALTH}-open"),
         {
-            "targetRefs": [parts.named("HTTPRoute", HEALTH, constants.GATEWAY_GROUP)],
+            "targetRefs": parts.route_targets([HEALTH, *([RATE_LIMITED] if gateway.spec.auth else ())]),
             "authorization": {"defaultAction": "Allow"},
         },
     )
