@@ -83,13 +83,13 @@ def _is_key(match: re.Match[str]) -> bool:
     """Return False for the name of an object that begins like a key, such as `sk-learn-large-6d4cf56db6`.
 
     A key has capitals and digits, or 20 letters and digits in a row, four of them digits, or it is a UUID. A key of
-    `_MIXED` has capitals and digits, or many capitals.
+    `_MIXED` has capitals and digits, or many of one of them.
     """
     if match["mixed"]:
         key = re.split("[_-]", match["mixed"], maxsplit=1)[1]
         capitals = sum(map(str.isupper, key))
         # Names of types have a capital in each word: `fw_TrainingOperatorImages`.
-        return (capitals > 0 and digits(key) > 0) or capitals * 5 > len(key)
+        return (capitals > 0 and digits(key) > 0) or capitals * 5 > len(key) or digits(key) >= 8
     if not match["plain"]:
         return True
     text = match[0]
