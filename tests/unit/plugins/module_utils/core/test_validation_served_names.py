@@ -115,7 +115,8 @@ def own(fields: str, more: str = PORT_AND_HEALTH) -> str:
             )
             for fields, place, says, hint in (
                 (
-                    "args: [--served-model-name=$(C)], env: [{name: C, valueFrom: {fieldRef: {fieldPath: metadata.name}}}]",
+                    "args: [--served-model-name=$(C)], "
+                    "env: [{name: C, valueFrom: {fieldRef: {fieldPath: metadata.name}}}]",
                     "args[0]",
                     f"takes {NAMED} from $C, unknown before the pod runs: if it is not team/qwen, InferenceGateway",
                     "Write --served-model-name=$(MODELPLANE_SERVED_MODEL_NAME), a variable that the fleet sets",
