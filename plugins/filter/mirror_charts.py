@@ -130,8 +130,8 @@ def mirror_charts(
         raise AnsibleFilterError(f"{_NAME}: there is no host {', '.join(missing)}")
     users = [_user(str(host), hostvars[host], default, known, prefix) for host in hosts]
     try:
-        found = charts(users, Locations(**plain(places or {})), plain(archives))
-        return [] if only_problems else found
+        chart_list = charts(users, Locations(**plain(places or {})), plain(archives))
+        return [] if only_problems else chart_list
     except StackError as error:
         if only_problems:
             return list(error.problems)

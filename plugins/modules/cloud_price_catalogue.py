@@ -11,7 +11,7 @@ short_description: Write the prices of a cloud for the machines of a fleet into 
 version_added: 0.1.0
 description:
   - Asks a cloud for the prices of all machines that node pools of InferenceClusters have there, and writes them into
-    the price catalog, by which plans say what they cost.
+    the price catalog. Plans show costs at these prices.
   - Prices of the same machines, places and purchase options are replaced. All others stay, also those that users wrote;
     comments in the file do not.
   - In AWS these are prices on demand by region (Price List API, GetProducts) and of spot instances by zone (EC2,

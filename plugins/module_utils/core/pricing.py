@@ -162,7 +162,7 @@ class AssumedPrices:
 
 @dataclass(frozen=True)
 class PriceBook:
-    """Prices that a fleet knows: of its InferenceClasses by name, and of the price catalog. `assumed`: those of a
+    """Prices of a fleet, from its InferenceClasses (by name) and its price catalog. `assumed`: prices in a what-if
     question."""
 
     classes: Mapping[str, api.InferenceClass]

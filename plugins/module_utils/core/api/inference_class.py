@@ -97,7 +97,7 @@ class InferenceClassSpec(Spec):
         min_length=1, max_length=16, description="Devices of one node, which selectors are matched against."
     )
     pricing: Pricing | None = Field(
-        default=None, description="What a node costs; absent is what the price catalog of the fleet says."
+        default=None, description="Price of a node. If unset, the price catalog applies."
     )
 
 

@@ -230,7 +230,7 @@ class ObjectMeta(Model):
     deletion_grace_period_seconds: int | None = Field(default=None, description="Set by the API server. Has no effect.")
     finalizers: list[str] | None = Field(default=None, description="Names of what has to happen before a deletion.")
     owner_references: list[OwnerReference] | None = Field(
-        default=None, description="Objects with which this one is deleted."
+        default=None, description="Owners of the object. Kubernetes deletes the object after its owners."
     )
     managed_fields: list[dict[str, Any]] | None = Field(
         default=None, description="Written by API servers: who applied which field."

@@ -95,7 +95,7 @@ class EnvVar(Model):
         min_length=1, pattern="^[ -<>-~]+$", description="Name of the variable."
     )
     value: str | None = Field(default=None, description="Its value.")
-    value_from: EnvVarSource | None = Field(default=None, description="Where its value comes from.")
+    value_from: EnvVarSource | None = Field(default=None, description="Source of the value.")
 
 
 class ResourceList(Model):

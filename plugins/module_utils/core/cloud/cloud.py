@@ -120,9 +120,9 @@ class Cloud:
     nodes of those that exist; raises InvalidResource. `quota_words`: words about these. `machine`: the kind of machine
     that the block of an InferenceClass names. `architecture`: processor architecture, as in kubernetes.io/arch.
     `old_driver`: reason why the GPU driver of a pool might be old, with a hint; empty for other pools.
-    `purchase_option`: how nodes of a pool of an InferenceCluster are bought, None for a way that has prices of its own.
-    `storage_class`: of the RWX storage that comes with a cluster. `per_zone`: whether numbers of nodes are those of
-    each zone. `starts_first_node`: whether its autoscaler starts the first node of an empty pool for a pod that claims
+    `purchase_option`: purchase option of the nodes of a node pool, None for an option with separate prices.
+    `storage_class`: StorageClass of the RWX storage of a new cluster. `per_zone`: whether node counts apply to each
+    zone. `starts_first_node`: whether its autoscaler starts the first node of an empty pool for a pod that claims
     devices.
     """
 

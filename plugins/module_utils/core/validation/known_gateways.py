@@ -77,7 +77,7 @@ def _certificates(value: str | None, path: str, hint: str) -> Iterator[Problem]:
 
 
 def _is_der_sequence(text: str) -> bool:
-    """Return whether Base64 text is one DER SEQUENCE of the length in its header, as each certificate is."""
+    """Return whether Base64 text is one DER SEQUENCE of the length in its header, as in each certificate."""
     try:
         content = base64.b64decode("".join(text.split()), validate=True)
     except ValueError:

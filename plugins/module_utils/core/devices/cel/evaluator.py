@@ -415,11 +415,11 @@ class _Compiler:
         run, cost = value.run, value.cost
 
         def read(state: State) -> Any:
-            found = state.slots[slot]
-            if found is MISSING:
+            bound_value = state.slots[slot]
+            if bound_value is MISSING:
                 state.spend(cost)
-                found = state.slots[slot] = _as_variable(run(state))
-            return found
+                bound_value = state.slots[slot] = _as_variable(run(state))
+            return bound_value
 
         self._scope.append((node.name, Code(read, 1)))
         body = self.compile(node.body)
