@@ -96,9 +96,7 @@ class InferenceClassSpec(Spec):
     devices: Annotated[list[Device], ListMap(("name",))] = Field(
         min_length=1, max_length=16, description="Devices of one node, which selectors are matched against."
     )
-    pricing: Pricing | None = Field(
-        default=None, description="Price of a node. If unset, the price catalog applies."
-    )
+    pricing: Pricing | None = Field(default=None, description="Price of a node. If unset, the price catalog applies.")
 
 
 class InferenceClassStatus(Status):
