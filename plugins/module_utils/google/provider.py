@@ -13,9 +13,10 @@ from ..core.cloud import bodies
 from ..core.cloud.engine.compare import at, put
 from ..core.cloud.engine.diff import Change
 from ..core.cloud.engine.kinds import Actual, Resource, State
-from ..core.cloud.gke import operations, owners, policies, requests
+from ..core.cloud.gke import operations, policies, requests
 from ..core.cloud.gke.hints import hint_for
 from ..core.cloud.gke.kinds import KINDS
+from ..core.cloud.gke.owners import OWNERS, elsewhere
 from ..core.cloud.gke.requests import Request
 from ..core.cloud.hints import explained
 from . import orphans, preflight, prices, session
@@ -29,7 +30,7 @@ class GoogleProvider(Provider):
     """Objects of Google Cloud, by its REST APIs. See cloud.provider.Provider for the methods."""
 
     kinds = KINDS
-    owners = owners.OWNERS
+    owners = OWNERS
     error = GoogleError
 
     def __init__(self, client: Client) -> None:
@@ -63,7 +64,7 @@ class GoogleProvider(Provider):
         if resource["kind"] == "network":
             for other in listed:
                 if other["kind"] == "subnetwork":
-                    yield from owners.elsewhere(other, actual)
+                    yield from elsewhere(other, actual)
 
     def creation(self, resource: Resource) -> Action:
         if resource["kind"] == "iam-member":
