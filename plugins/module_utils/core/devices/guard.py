@@ -16,7 +16,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 
-from .cel.ast import Bind, Call, Comprehension, Ident, ListLiteral, Literal, Logic, Node, OptMap, Select
+from .cel.ast import (
+    Bind,
+    Call,
+    Comprehension,
+    Ident,
+    ListLiteral,
+    Literal,
+    Logic,
+    MapLiteral,
+    Node,
+    OptMap,
+    Select,
+)
 from .cel.checker import Checked, check
 from .explain import children
 from .selector import SelectorError, compile_selector
@@ -37,8 +49,8 @@ def guarded(expression: str) -> str:
     Return `expression` if it tests for all values that it reads, and if Kubernetes would not accept the result, for
     example because it is too long. Raise SelectorError if `expression` is not a selector.
     """
-    tree = compile_selector(expression).tree
-    guard = _Guard(expression, check(tree))
+    source, tree = _lifted(expression, compile_selector(expression).tree)
+    guard = _Guard(source, check(tree))
     result = guard.true(tree)
     if not guard.added:
         return expression
@@ -47,6 +59,56 @@ def guarded(expression: str) -> str:
     except SelectorError:
         return expression
     return result
+
+
+def _lifted(source: str, tree: Node) -> tuple[str, Node]:
+    """Return the source and tree of an expression in which comparisons contain no conditions.
+
+    `(a ? b : c) == d` becomes `(a ? b == d : c == d)`: a condition decides which values the comparison reads, so each
+    result needs its own tests. Return the last version that Kubernetes accepts.
+    """
+    while (pair := next(_conditions(tree), None)) is not None:
+        comparison, condition = pair
+        if isinstance(condition, Call):
+            test, *results = (source[part.start : part.end] for part in condition.args)
+        else:
+            test, results = source[condition.start : condition.end], ["true", "false"]
+        before, after = source[comparison.start : condition.start], source[condition.end : comparison.end]
+        first, second = (f"{before}({result}){after}" for result in results)
+        lifted = f"{source[: comparison.start]}(({test}) ? ({first}) : ({second})){source[comparison.end :]}"
+        try:
+            source, tree = lifted, compile_selector(lifted).tree
+        except SelectorError:
+            break
+    return source, tree
+
+
+def _conditions(node: Node) -> Iterator[tuple[Node, Node]]:
+    """Yield each comparison with the first condition that it contains, in the order of the source."""
+    if _is_conditional(node) or isinstance(node, Logic) or (isinstance(node, Call) and node.function == "!_"):
+        for child in children(node):
+            yield from _conditions(child)
+    elif isinstance(node, Bind):
+        yield from _conditions(node.body)
+    elif isinstance(node, Comprehension):
+        if node.kind in _OPPOSITE and node.predicate is not None:
+            yield from _conditions(node.predicate)
+    else:
+        yield from ((node, condition) for condition in _strict_conditions(node))
+
+
+def _strict_conditions(node: Node) -> Iterator[Node]:
+    """Yield the outermost conditions that a part evaluates in any case."""
+    if isinstance(node, Call | Select | ListLiteral | MapLiteral):
+        for child in children(node):
+            if _is_conditional(child) or isinstance(child, Logic):
+                yield child
+            else:
+                yield from _strict_conditions(child)
+
+
+def _is_conditional(node: Node) -> bool:
+    return isinstance(node, Call) and node.function == "_?_:_"
 
 
 def _quoted(value: object) -> str:
@@ -90,7 +152,7 @@ class _Guard:
             return _all(terms, known) if (node.operator == "&&") == desired else (_any(terms, known), known)
         if isinstance(node, Call) and node.function == "!_":
             return self._of(node.args[0], known, desired=not desired)
-        if isinstance(node, Call) and node.function == "_?_:_":
+        if isinstance(node, Call) and _is_conditional(node):
             condition, *results = node.args
             branches = [
                 [partial(self._of, condition, desired=holds), partial(self._of, result, desired=desired)]
@@ -141,7 +203,7 @@ class _Guard:
                 # The first step of the loop is evaluated in any case.
                 step = node.predicate if node.predicate is not None else node.body
                 yield from self._tests_within(step, {name: [] for name in node.variables})
-        elif isinstance(node, Call) and node.function == "_?_:_":
+        elif isinstance(node, Call) and _is_conditional(node):
             yield from self._tests(node.args[0])
         elif not isinstance(node, Logic):
             for child in children(node):

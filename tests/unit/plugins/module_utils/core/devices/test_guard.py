@@ -41,6 +41,11 @@ ATOMS = (
     f'{G}[{G}.model] == "x"',
     f'{G}.?model.value() == "H100"',
     f'{G}.?model.orValue("H100") == "H100"',
+    f'(has({G}.model) ? {G}.model : {ELSEWHERE}.zone) == "H100"',
+    f'({G}.sxm ? {G}.model : "A100").startsWith("H")',
+    f'({G}.sxm && {G}.model == "H100") == true',
+    f'({G}.sxm || {G}.index > 2) != ({ELSEWHERE}.zone == "a" && {G}.model == "H100")',
+    f'[({G}.sxm ? 2 : 3), 1].exists(i, (i > 2 ? {G}.model : "H100") == "H100")',
     'device.driver == "gpu.example.com"',
     "true",
 )
