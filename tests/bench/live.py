@@ -35,8 +35,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / ".collections"), str(Path(__file__).resolve().parent)]
 
-import builds  # noqa: E402
 import yaml  # noqa: E402
+from ansible_collections.modelplane.fleet.tests.bench import builds  # noqa: E402
 from ansible_collections.modelplane.fleet.tests.packages import UnavailableError, kubernetes_core  # noqa: E402
 
 OBJECTS = 20

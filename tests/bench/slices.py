@@ -33,8 +33,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / ".collections"), str(Path(__file__).resolve().parent)]
 
-import live  # noqa: E402
 from ansible_collections.modelplane.fleet.tests import ansible_run, awx_jobs  # noqa: E402
+from ansible_collections.modelplane.fleet.tests.bench import live  # noqa: E402
 
 HEADING = ("", "job", "clusters", "s", "CPU s", "MiB", "requests", "reads of a Lease")
 WIDTHS = (14, 8, 8, 7, 7, 5, 9, 16)

@@ -17,7 +17,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / ".collections"))
 
-from builds import CLASS, CLUSTER, GATEWAY, MODEL, NODES, POOL, filled
+from ansible_collections.modelplane.fleet.tests.bench.builds import CLASS, CLUSTER, GATEWAY, MODEL, NODES, POOL, filled
 
 
 def manifests(clusters: int, deployments: int) -> str:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.manifest_text import to_yaml
-from ansible_collections.modelplane.fleet.tests import packages
+from ansible_collections.modelplane.fleet.tests import model_fleet, packages
 from ansible_collections.modelplane.fleet.tests.e2e import fleets, stacks
 from ansible_collections.modelplane.fleet.tests.e2e.gateways import ROUTE
 from ansible_collections.modelplane.fleet.tests.e2e.live_fleet import POOL_LABEL, SYSTEM, LiveFleet, Pool, Run, until
@@ -27,7 +27,6 @@ from ansible_collections.modelplane.fleet.tests.kube.control_plane import GATEWA
 from ansible_collections.modelplane.fleet.tests.kube.fleet import Fleet
 from ansible_collections.modelplane.fleet.tests.stack.programs import helm
 from ansible_collections.modelplane.fleet.tests.stack.sources import VERSION_ANNOTATION, pack
-from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.compose.model_gateway import model_fleet
 
 OPENSHIFT = Path(__file__).parents[1] / "data" / "openshift"
 OLD, NEW = "v0.8.0", "v0.8.1"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.manifest_text import to_yaml
-from ansible_collections.modelplane.fleet.tests import packages
+from ansible_collections.modelplane.fleet.tests import model_fleet, packages
 from ansible_collections.modelplane.fleet.tests.e2e import fleets, stacks
 from ansible_collections.modelplane.fleet.tests.e2e.gateways import GATEWAY, KINDS_OF_CONTROL, GatewayController
 from ansible_collections.modelplane.fleet.tests.e2e.live_fleet import CONTROL_ADDRESS, SYSTEM, LiveFleet, Pool
@@ -20,7 +20,6 @@ from ansible_collections.modelplane.fleet.tests.kube.control_plane import WORKLO
 from ansible_collections.modelplane.fleet.tests.kube.fleet import Fleet
 from ansible_collections.modelplane.fleet.tests.stack.programs import helm
 from ansible_collections.modelplane.fleet.tests.stack.sources import pack
-from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.compose.model_gateway import model_fleet
 
 
 class Site:

@@ -20,15 +20,15 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / ".collections"), str(ROOT / "tests/unit/plugins/module_utils/core/report")]
 sys.dont_write_bytecode = True
 
-import browser  # noqa: E402  found beside this file
+from ansible_collections.modelplane.fleet.tests.report import browser  # noqa: E402  found beside this file
 
 
 def pages(built: list[Path]) -> dict[str, Callable[[], str]]:
     """The pages to show, by name: those of builds, or of the sample models when there are none."""
     if built:
         return {f"{page.resolve().parent.name}-{page.stem}": partial(page.read_text, "utf-8") for page in built}
-    import sample_models
     from ansible_collections.modelplane.fleet.plugins.module_utils.core import report
+    from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.report import sample_models
 
     sizes = {"fleet-0": sample_models.empty, "fleet-3": sample_models.small, "fleet-300": sample_models.large}
     sizes["fleet-1000"] = partial(sample_models.large, 1_000, 3_000)

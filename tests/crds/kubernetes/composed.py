@@ -19,9 +19,8 @@ import yaml
 ROOT = Path(__file__).resolve().parents[3]
 DEFINITIONS = ROOT / "roles" / "control_plane" / "files" / "crds"
 
-sys.path.insert(0, str(ROOT / "tests" / "data" / "schemas"))
 
-from make import DESIRED, folder_of  # noqa: E402
+from ansible_collections.modelplane.fleet.tests.data.schemas.make import DESIRED, folder_of  # noqa: E402
 
 
 def main() -> int:

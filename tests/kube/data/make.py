@@ -19,7 +19,7 @@ import yaml
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parents[1] / "data" / "schemas"))
 
-from make import (  # type: ignore[import-not-found]  # noqa: E402
+from ansible_collections.modelplane.fleet.tests.kube.data.make import (  # type: ignore[import-not-found]  # noqa: E402
     GATEWAY_API,
     INFERENCE_EXTENSION,
     LEADER_WORKER_SET,

@@ -16,10 +16,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.build im
 from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.fleet_inputs import Settings
 from ansible_collections.modelplane.fleet.tests import ansible_run
 from ansible_collections.modelplane.fleet.tests.kube.control_plane import ControlPlane
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "plugins" / "module_utils" / "core" / "status"))
-
-import sightings as seen
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.status import sightings as seen
 
 PLANTED = "hunter2-of-the-kubeconfig"
 

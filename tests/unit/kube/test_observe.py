@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import replace
@@ -41,11 +40,8 @@ from ansible_collections.modelplane.fleet.tests.kube.control_plane import (
 )
 from ansible_collections.modelplane.fleet.tests.kube.model_gateways import definitions
 from ansible_collections.modelplane.fleet.tests.unit.kube.places import settle
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.status import sightings as seen
 from ansible_collections.modelplane.fleet.tests.written import replica_objects, replica_state
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "plugins" / "module_utils" / "core" / "status"))
-
-import sightings as seen
 
 ROLES = Path(__file__).parents[3] / "roles"
 DRIVER = "gpu.nvidia.com"

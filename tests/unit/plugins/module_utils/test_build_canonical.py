@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import random
-import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -13,11 +12,8 @@ from typing import Any
 
 import pytest
 import yaml
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from observed_fleet import MANIFESTS, Object
-from test_build_control import Controlled
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.observed_fleet import MANIFESTS, Object
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.test_build_control import Controlled
 
 CRDS = Path(__file__).parents[4] / "roles/control_plane/files/crds"
 OTHER = """

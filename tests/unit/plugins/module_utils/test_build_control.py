@@ -9,7 +9,6 @@ import functools
 import json
 import re
 import shutil
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,10 +18,12 @@ import yaml
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.question import Lost, Question
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import StoreError
 from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import build, fleet_inputs
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from observed_fleet import MANIFESTS, Fleet, Object, up
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.observed_fleet import (
+    MANIFESTS,
+    Fleet,
+    Object,
+    up,
+)
 
 RESOURCES = {"InferenceClass", "InferenceCluster", "ModelCache", "ModelDeployment", "ModelEndpoint", "ModelService"}
 

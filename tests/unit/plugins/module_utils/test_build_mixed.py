@@ -5,18 +5,14 @@
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import StoreError
 from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import fleet_inputs
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from observed_fleet import Fleet, down, up
-from test_build_control import Controlled
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.observed_fleet import Fleet, down, up
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.test_build_control import Controlled
 
 FILES = {"east": "east.fleet.internal", "west": "west.fleet.internal"}
 SEEN = {"east": "192.0.2.5", "west": "192.0.2.5"}

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,10 +22,13 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.apply 
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.labelled_objects import ON_WORKLOAD, SECRET
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.built import Build
 from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import apply, build, fleet_inputs
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from observed_fleet import MANIFESTS, Fleet, Object, down, up
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.observed_fleet import (
+    MANIFESTS,
+    Fleet,
+    Object,
+    down,
+    up,
+)
 
 
 @pytest.fixture

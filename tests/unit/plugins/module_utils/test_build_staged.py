@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,10 +11,7 @@ from typing import Any
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import Options
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import identity
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from observed_fleet import Fleet
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.observed_fleet import Fleet
 
 
 @pytest.fixture

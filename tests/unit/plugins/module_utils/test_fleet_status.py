@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import sys
 from datetime import datetime, tzinfo
 from pathlib import Path
 from typing import Any
@@ -18,10 +17,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.statu
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.status_tables import age, tables
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.report import view_model
 from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import build
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from observed_fleet import Fleet, Object, down, up
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.observed_fleet import Fleet, Object, down, up
 
 CREATED = "2026-11-01T08:00:00Z"
 GATEWAY = """

@@ -4,18 +4,14 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.outcome import outcome, refused
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.status_tables import tables
-
-sys.path.insert(0, str(Path(__file__).parent))
-
 from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import build
-from observed_fleet import Fleet, Object
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.observed_fleet import Fleet, Object
 
 TEAM = names.workload_namespace("team")
 TOKEN = "kubectl -n team create secret generic hf --from-file=HF_TOKEN=FILE"

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,10 +11,7 @@ import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.manifests import build_warnings
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.status_tables import tables
 from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import build
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from observed_fleet import Fleet, Object, down, up
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.observed_fleet import Fleet, Object, down, up
 
 GATEWAY = """
 ---

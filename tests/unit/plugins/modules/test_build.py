@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +12,7 @@ import pytest
 import yaml
 from ansible_collections.modelplane.fleet.plugins.modules import build, reconcile
 from ansible_collections.modelplane.fleet.tests.module_run import run_module
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "module_utils"))
-
-from observed_fleet import Fleet
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.observed_fleet import Fleet
 
 MANIFESTS = """
 apiVersion: modelplane.ai/v1alpha1

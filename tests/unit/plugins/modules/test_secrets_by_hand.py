@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +14,15 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.manifest_tex
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.plan import PlannedSecretCopy, SecretKey
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.secret_copies import by_hand
 from ansible_collections.modelplane.fleet.plugins.modules import reconcile
+from ansible_collections.modelplane.fleet.tests.model_fleet import (
+    cluster,
+    fleet,
+    gateway,
+    provider,
+    provider_entry,
+    service,
+)
 from ansible_collections.modelplane.fleet.tests.module_run import run_module
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "module_utils/core/compose/model_gateway"))
-from model_fleet import cluster, fleet, gateway, provider, provider_entry, service
 
 KEY = {"apiKey": {"secretRef": {"name": "together", "key": "token"}}}
 DOCUMENTS = fleet(

@@ -12,9 +12,9 @@ import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import declared_resources
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.manifest_text import to_yaml
 from ansible_collections.modelplane.fleet.plugins.modules import serving_stack_info
+from ansible_collections.modelplane.fleet.tests import model_fleet
 from ansible_collections.modelplane.fleet.tests.e2e import fleets
 from ansible_collections.modelplane.fleet.tests.module_run import run_module
-from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.compose.model_gateway import model_fleet
 
 BUDGET = {"name": "tokens", "unit": "Tokens", "limit": 1000, "per": "Day"}
 FLEET = fleets.CLASSES + fleets.cluster("east") + fleets.cluster("west")

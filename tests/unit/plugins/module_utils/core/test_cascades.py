@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -13,10 +12,18 @@ import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.hosts import AllowedHosts
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.load import Loaded, Source
 from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.fleet_inputs import read_manifests
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from little_fleet import CACHE, CLASS, CLUSTER, DEPLOYMENT, ENDPOINT, FLEET, SERVICE, change, load_text, only
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.little_fleet import (
+    CACHE,
+    CLASS,
+    CLUSTER,
+    DEPLOYMENT,
+    ENDPOINT,
+    FLEET,
+    SERVICE,
+    change,
+    load_text,
+    only,
+)
 
 QUICKSTART = Path(__file__).parents[5] / "inventories" / "quickstart" / "manifests"
 BY_NAME = "modelplane.ai/deployment: qwen"

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -14,10 +13,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.load import Loaded, Source, load, path_components
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores import manifests
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from little_fleet import (
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.little_fleet import (
     CACHE,
     CLASS,
     CLUSTER,

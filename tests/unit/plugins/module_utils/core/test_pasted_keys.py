@@ -4,14 +4,20 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from little_fleet import CLUSTER, DEPLOYMENT, ENDPOINT, GATEWAY, POLICY, SERVICE, change, engine, fleet, load_text, only
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.little_fleet import (
+    CLUSTER,
+    DEPLOYMENT,
+    ENDPOINT,
+    GATEWAY,
+    POLICY,
+    SERVICE,
+    change,
+    engine,
+    fleet,
+    load_text,
+    only,
+)
 
 OPENAI = "sk-proj-AbCdEf0123456789AbCdEf0123456789"
 LOWER = "sk-proj-abcdef0123456789abcdef0123456789"

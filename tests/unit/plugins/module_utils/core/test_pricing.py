@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import replace
 from datetime import date
 from decimal import Decimal
@@ -33,10 +32,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.pricing impo
     updated,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.yaml_documents import Source
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-import little_fleet
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core import little_fleet
 
 TWO_ZONES = {"zones": ["us-west-2a", "us-west-2b"]}
 DAY = {"asOf": "2026-11-01", "source": "a test"}

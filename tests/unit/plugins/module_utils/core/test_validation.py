@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import itertools
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,10 +14,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import
     workload_namespace,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from little_fleet import (
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.little_fleet import (
     CACHE,
     CLASS,
     CLUSTER,

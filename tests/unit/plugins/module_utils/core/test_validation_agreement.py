@@ -4,15 +4,14 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
 import yaml
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from little_fleet import CACHE, DEPLOYMENT, change, fleet
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.little_fleet import (
+    CACHE,
+    DEPLOYMENT,
+    change,
+    fleet,
+)
 
 NIXL = '--kv-transfer-config={"kv_connector":"NixlConnector","kv_role":"kv_both"}'
 SGLANG = ["python3", "-m", "sglang.launch_server", "--model-path=m", "--host=0.0.0.0"]

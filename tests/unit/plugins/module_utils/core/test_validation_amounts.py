@@ -4,15 +4,17 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.load import Source, load
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from little_fleet import CLASS, DEPLOYMENT, change, fleet, only
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.little_fleet import (
+    CLASS,
+    DEPLOYMENT,
+    change,
+    fleet,
+    only,
+)
 
 DEVICE = "spec.devices[0]"
 SELECTOR = "spec.template.spec.engines[0].members[0].nodeSelector.devices[0].selectors[0].cel"

@@ -5,17 +5,18 @@
 from __future__ import annotations
 
 import json
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.load import Source, load
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from little_fleet import CACHE, CLASS, CLUSTER, DEPLOYMENT, change
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.little_fleet import (
+    CACHE,
+    CLASS,
+    CLUSTER,
+    DEPLOYMENT,
+    change,
+)
 
 SELECTED = "spec.template.spec.engines[0].members[0].nodeSelector"
 

@@ -5,16 +5,19 @@
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.load import Source, load
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from little_fleet import CLASS, CLUSTER, DEPLOYMENT, change, fleet, only
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.little_fleet import (
+    CLASS,
+    CLUSTER,
+    DEPLOYMENT,
+    change,
+    fleet,
+    only,
+)
 
 CONTAINER = "spec.template.spec.engines[0].members[0].template.spec.containers[0]"
 POOL = "spec.nodePools[0]"

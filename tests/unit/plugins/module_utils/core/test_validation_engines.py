@@ -4,14 +4,16 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from little_fleet import CONTAINER, DEPLOYMENT, REPLICA, assert_one_problem, change, engine, fleet
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.little_fleet import (
+    CONTAINER,
+    DEPLOYMENT,
+    REPLICA,
+    assert_one_problem,
+    change,
+    engine,
+    fleet,
+)
 
 SERVE = "command: [vllm, serve, m], args: "
 

@@ -11,10 +11,7 @@ from types import FrameType
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.load import Source, load
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from little_fleet import (
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.little_fleet import (
     AUTH,
     CLUSTER,
     CONTAINER,

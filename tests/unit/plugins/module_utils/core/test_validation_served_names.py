@@ -4,14 +4,8 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from little_fleet import (
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.little_fleet import (
     CONTAINER,
     DEPLOYMENT,
     ENDPOINT,

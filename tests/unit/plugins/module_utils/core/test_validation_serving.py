@@ -4,14 +4,14 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from little_fleet import CONTAINER, DEPLOYMENT, change, fleet, only
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.little_fleet import (
+    CONTAINER,
+    DEPLOYMENT,
+    change,
+    fleet,
+    only,
+)
 
 TGI = "ghcr.io/huggingface/text-generation-inference:3.3.6"
 LLAMA = "ghcr.io/ggml-org/llama.cpp:server-cuda"

@@ -8,16 +8,12 @@ originated for the outside endpoint, and a route has timeouts fit for token stre
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import child_name
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.plan import services_table
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan, plan
-
-sys.path.insert(0, str(Path(__file__).parent))
-from little_fleet import CLASS, load_text
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.little_fleet import CLASS, load_text
 
 CLUSTER = """\
 apiVersion: modelplane.ai/v1alpha1

@@ -5,11 +5,9 @@
 from __future__ import annotations
 
 import socket
-import sys
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -48,12 +46,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observ
     observe_fleet,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import watch
-
-sys.path.insert(0, str(Path(__file__).parent))
-sys.path.insert(0, str(Path(__file__).parents[1] / "core" / "status"))
-
-import sightings as seen
-from memory import MemoryClient
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.status import sightings as seen
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.kubernetes.memory import MemoryClient
 
 EAST = expected([seen.EKS, seen.CLASS]).cluster("east")
 ENGINE = seen.available(seen.parts(seen.replica())["engine"])

@@ -4,8 +4,6 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
@@ -15,10 +13,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.expec
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.secret_references import SecretReference
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import Forbidden
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe import observe_cluster
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from memory import MemoryClient
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.kubernetes.memory import MemoryClient
 
 NAMESPACE = names.workload_namespace("team")
 DENIED = Forbidden("it is forbidden", cluster="east", action="get", code=403)

@@ -5,10 +5,8 @@
 from __future__ import annotations
 
 import random
-import sys
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,13 +20,15 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observ
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe_control import observe_control
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.control_cluster import ControlCluster
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import StoreError
-
-sys.path.insert(0, str(Path(__file__).parent))
-sys.path.insert(0, str(Path(__file__).parents[1] / "core" / "status"))
-
-import sightings as seen
-from memory import MemoryClient
-from test_observe import EAST, KEYED, WHOLE, node, pod
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.status import sightings as seen
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.kubernetes.memory import MemoryClient
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.kubernetes.test_observe import (
+    EAST,
+    KEYED,
+    WHOLE,
+    node,
+    pod,
+)
 
 ODD: Sequence[Any] = (
     None,

@@ -4,15 +4,11 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import build
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from sample_builds import settings
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.stores.sample_builds import settings
 
 
 @pytest.fixture(scope="session")

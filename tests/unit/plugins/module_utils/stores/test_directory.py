@@ -9,7 +9,6 @@ import os
 import re
 import shutil
 import stat
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,10 +30,11 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory 
     write_report,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import build
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from sample_builds import SAMPLE, settings, tree
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.stores.sample_builds import (
+    SAMPLE,
+    settings,
+    tree,
+)
 
 
 def test_a_build_from_nothing_and_again(tmp_path: Path) -> None:

@@ -27,12 +27,14 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory 
     is_state,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import build
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-sys.path.insert(0, str(Path(__file__).parent))
-
-from observed_fleet import Fleet
-from sample_builds import ROOT, SAMPLE, grown, settings, tree
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.observed_fleet import Fleet
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.stores.sample_builds import (
+    ROOT,
+    SAMPLE,
+    grown,
+    settings,
+    tree,
+)
 
 SCRIPT = """
 import sys

@@ -5,16 +5,15 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 from random import Random
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.rollout import Bounds, ReplicaView
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from rollout_simulator import Simulation, story
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.change.rollout_simulator import (
+    Simulation,
+    story,
+)
 
 RECORDED = Path(__file__).parents[5] / "data" / "rollouts.golden"
 HEALTHS = ("serving", "serving", "serving", "serving", "starting", "failed", "unknown")

@@ -4,16 +4,17 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks import secrets
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.snapshot import Snapshot, desired_of
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from places import MODELS, Object, desired, inference_cluster, seen, thing
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.checks.places import (
+    MODELS,
+    Object,
+    desired,
+    inference_cluster,
+    seen,
+    thing,
+)
 
 TEAM = names.workload_namespace("team")
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import hashlib
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +13,12 @@ import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cache import artifact, volume_id
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.hydration import SCRIPT
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from test_cache import Machine, job, model_cache, pod
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.compose.test_cache import (
+    Machine,
+    job,
+    model_cache,
+    pod,
+)
 
 HOSTILE = [
     "*.json; rm -rf /",

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +15,12 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.work
     gateway_objects,
     traffic_policies,
 )
-
-sys.path.insert(0, str(Path(__file__).parent))
-sys.path.insert(0, str(Path(__file__).parent / "model_gateway"))
-
-import model_fleet
-from test_egress import composed, endpoint, upstream
+from ansible_collections.modelplane.fleet.tests import model_fleet
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.compose.test_egress import (
+    composed,
+    endpoint,
+    upstream,
+)
 
 PROBED = {"idleTime": "60s", "interval": "30s", "probes": 3}
 NAT_SECONDS = 350

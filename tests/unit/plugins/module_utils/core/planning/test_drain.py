@@ -4,19 +4,22 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from random import Random
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import Observed, ObservedCluster
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan, plan
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from asked_fleet import CLASS, cluster, deployment, planned, service
-from simulated_fleet import SimulatedFleet
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.planning.asked_fleet import (
+    CLASS,
+    cluster,
+    deployment,
+    planned,
+    service,
+)
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.planning.simulated_fleet import (
+    SimulatedFleet,
+)
 
 
 def places(found: Plan) -> list[tuple[str, str]]:

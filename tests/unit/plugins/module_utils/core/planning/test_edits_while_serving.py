@@ -4,10 +4,8 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from dataclasses import replace
-from pathlib import Path
 from random import Random
 
 import pytest
@@ -16,10 +14,11 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning imp
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.statuses import statuses
 from ansible_collections.modelplane.fleet.tests.e2e import chaos_edits
 from ansible_collections.modelplane.fleet.tests.e2e.chaos_edits import Desired, Model
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from simulated_fleet import NeverEndsError, SimulatedFleet, resources
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.planning.simulated_fleet import (
+    NeverEndsError,
+    SimulatedFleet,
+    resources,
+)
 
 
 def started(desired: Desired) -> SimulatedFleet:

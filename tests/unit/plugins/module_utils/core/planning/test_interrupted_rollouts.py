@@ -4,9 +4,7 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -15,10 +13,9 @@ import yaml
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan
 from ansible_collections.modelplane.fleet.tests.e2e.chaos_edits import Desired, Model
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from simulated_fleet import SimulatedFleet
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.planning.simulated_fleet import (
+    SimulatedFleet,
+)
 
 Edit = Callable[[dict[str, Any]], None]
 

@@ -4,18 +4,13 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan, plan
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.memory import gib, memory_fits
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-import asked_fleet
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.planning import asked_fleet
 
 SHAPE = {"layers": 36, "kvHeads": 8, "headDim": 128}
 

@@ -4,9 +4,7 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
@@ -19,10 +17,15 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.wha
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Options
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from asked_fleet import CLASS, cluster, deployment, planned, provider, resource, service
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.planning.asked_fleet import (
+    CLASS,
+    cluster,
+    deployment,
+    planned,
+    provider,
+    resource,
+    service,
+)
 
 PATH = resource("InferenceGateway", "default", {"backend": "Traefik", "traefik": {"version": "40.2.0"}})
 

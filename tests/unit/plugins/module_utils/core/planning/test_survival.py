@@ -5,8 +5,6 @@
 from __future__ import annotations
 
 import itertools
-import sys
-from pathlib import Path
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
@@ -32,14 +30,18 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
     Search,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.placement import schedule
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.planning.asked_fleet import (
+    CLASS,
+    cluster,
+    deployment,
+    planned,
+    provider,
+    resource,
+    service,
+)
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.scheduling import fleets
 from hypothesis import given
 from hypothesis import strategies as st
-
-sys.path.insert(0, str(Path(__file__).parent))
-sys.path.insert(0, str(Path(__file__).parents[1] / "scheduling"))
-
-import fleets
-from asked_fleet import CLASS, cluster, deployment, planned, provider, resource, service
 
 ONE = Survival(clusters=1)
 

@@ -4,8 +4,6 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,10 +14,17 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.que
     read_question,
     read_survival,
 )
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from asked_fleet import as_text, ask, cluster, deployment, moves, numbers, planned, resource, service
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.planning.asked_fleet import (
+    as_text,
+    ask,
+    cluster,
+    deployment,
+    moves,
+    numbers,
+    planned,
+    resource,
+    service,
+)
 
 
 def test_replicas_of_a_lost_cluster_are_placed_elsewhere_and_all_else_stays() -> None:

@@ -4,8 +4,6 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,10 +19,12 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.sce
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.what_if import Answer, answer
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.pricing import Catalogue
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Options
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from asked_fleet import CLASS, deployment, moves, resource
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.planning.asked_fleet import (
+    CLASS,
+    deployment,
+    moves,
+    resource,
+)
 
 
 def node_class(name: str, price: str = "", currency: str = "USD") -> api.Resource:

@@ -6,19 +6,20 @@ from __future__ import annotations
 
 import itertools
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import report
-
-sys.path.insert(0, str(Path(__file__).parent))
-sys.path.insert(0, str(Path(__file__).parents[5] / "report"))
-
-import browser
-from sample_models import budgeted, distributed, empty, large, small
+from ansible_collections.modelplane.fleet.tests.report import browser
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.report.sample_models import (
+    budgeted,
+    distributed,
+    empty,
+    large,
+    small,
+)
 
 pytestmark = pytest.mark.integration
 

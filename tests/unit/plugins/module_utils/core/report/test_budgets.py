@@ -5,24 +5,30 @@
 from __future__ import annotations
 
 import re
-import sys
 from html import unescape
-from pathlib import Path
 from typing import Any
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import report
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import Observed, ObservedCluster
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.budgets import budgets_section
-
-sys.path.insert(0, str(Path(__file__).parent))
-sys.path.insert(0, str(Path(__file__).parents[1] / "compose/model_gateway"))
-from model_fleet import Built, build, fleet, policy, provider, provider_entry, service
-from model_fleet import gateway as gateway_document
+from ansible_collections.modelplane.fleet.tests.model_fleet import (
+    Built,
+    build,
+    fleet,
+    policy,
+    provider,
+    provider_entry,
+    service,
+)
+from ansible_collections.modelplane.fleet.tests.model_fleet import gateway as gateway_document
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.output.test_model_tables import drawn
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.report.test_report import HOSTILE, Page
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.status.test_model_statuses import (
+    BUDGETED,
+    counted,
+)
 from sample_models import budgeted
-from test_model_statuses import BUDGETED, counted
-from test_model_tables import drawn
-from test_report import HOSTILE, Page
 
 
 def text(markup: str) -> str:

@@ -8,26 +8,31 @@ import copy
 import functools
 import itertools
 import re
-import sys
 import time
 from base64 import b64encode
 from collections import Counter
 from collections.abc import Callable, Iterator
 from hashlib import sha256
 from html.parser import HTMLParser
-from pathlib import Path
 from typing import Any
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import report
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.script import SCRIPT
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.style import STYLE
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.report.sample_models import (
+    cluster,
+    distributed,
+    empty,
+    endpoint,
+    large,
+    occupant,
+    pool,
+    replica,
+    small,
+)
 from hypothesis import given
 from hypothesis import strategies as st
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from sample_models import cluster, distributed, empty, endpoint, large, occupant, pool, replica, small
 
 Model = dict[str, Any]
 MODELS: dict[str, Callable[[], Model]] = {

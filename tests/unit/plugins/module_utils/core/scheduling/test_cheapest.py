@@ -6,12 +6,10 @@ from __future__ import annotations
 
 import functools
 import itertools
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
-from pathlib import Path
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.cost import Spent
@@ -23,12 +21,9 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
     Request,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.placement import schedule
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.scheduling import fleets
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-import fleets
 
 NIC = "nic.nvidia.com"
 HAS_NIC = f'device.driver == "{NIC}"'

@@ -4,11 +4,9 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
-from pathlib import Path
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.cost import (
     Spent,
@@ -27,12 +25,9 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
     Spread,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.placement import schedule
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.scheduling import fleets
 from hypothesis import given
 from hypothesis import strategies as st
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-import fleets
 
 REGION = "modelplane.ai/region"
 

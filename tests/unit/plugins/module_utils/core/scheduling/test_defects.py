@@ -4,17 +4,12 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Deployment, Member, Request
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.placement import schedule
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-import fleets
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.scheduling import fleets
 
 
 def defective(deployment: Deployment) -> Deployment:

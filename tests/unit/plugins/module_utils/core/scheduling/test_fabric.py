@@ -4,9 +4,7 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device
@@ -31,11 +29,19 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
     Schedule,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.placement import schedule
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-import fleets
-from fleets import ask, at_least, cluster, deployment, gang, gpu, on_fabric, pool, replicas_of, standalone
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.scheduling import fleets
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.scheduling.fleets import (
+    ask,
+    at_least,
+    cluster,
+    deployment,
+    gang,
+    gpu,
+    on_fabric,
+    pool,
+    replicas_of,
+    standalone,
+)
 
 DEVICES = Options()
 NODES = Options(accounting="Nodes")

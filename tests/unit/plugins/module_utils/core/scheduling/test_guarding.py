@@ -5,9 +5,7 @@
 from __future__ import annotations
 
 import random
-import sys
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,11 +22,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.placement import schedule
 from ansible_collections.modelplane.fleet.tests.oracle.binding import heterogeneous, trial
 from ansible_collections.modelplane.fleet.tests.oracle.binding.simulated import Simulation
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-import fleets
-from fleets import GPU
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.scheduling import fleets
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.scheduling.fleets import GPU
 
 OPTIONS = Options("Devices")
 

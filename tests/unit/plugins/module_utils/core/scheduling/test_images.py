@@ -4,16 +4,11 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Engine, ImageNeed
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.placement import schedule
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-import fleets
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.scheduling import fleets
 
 
 def engine(architecture: str) -> Engine:

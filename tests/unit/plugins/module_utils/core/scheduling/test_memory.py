@@ -4,10 +4,8 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,11 +26,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.placement import schedule
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.servers.flags import MemoryUse, memory_use
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.scheduling import fleets
 from ansible_collections.modelplane.fleet.tests.written import command_line
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-import fleets
 
 GIB = 2**30
 QWEN = {"parameters": "32.8B", "dtype": "bfloat16", "layers": 64, "kvHeads": 8, "headDim": 128}

@@ -4,9 +4,7 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device
@@ -24,11 +22,20 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
     Toleration,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.placement import schedule
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-import fleets
-from fleets import ask, at_least, cluster, deployment, gang, gpu, nic, pool, replicas_of, standalone, where
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.scheduling import fleets
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.scheduling.fleets import (
+    ask,
+    at_least,
+    cluster,
+    deployment,
+    gang,
+    gpu,
+    nic,
+    pool,
+    replicas_of,
+    standalone,
+    where,
+)
 
 NODES = Options(accounting="Nodes", search="Greedy")
 CLAIM = {"name": "gpu", "deviceClassName": fleets.GPU, "count": 1, "selectors": [{"cel": fleets.ANY}]}

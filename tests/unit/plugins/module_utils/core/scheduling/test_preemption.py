@@ -4,9 +4,7 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
     Cluster,
@@ -16,10 +14,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
     Spread,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.placement import schedule
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-import fleets
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.scheduling import fleets
 
 
 def names(decided: Schedule) -> list[tuple[str, str]]:

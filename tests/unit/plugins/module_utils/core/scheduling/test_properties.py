@@ -6,10 +6,8 @@ from __future__ import annotations
 
 import itertools
 import random
-import sys
 from collections import Counter, defaultdict
 from dataclasses import replace
-from pathlib import Path
 
 import hypothesis
 import pytest
@@ -26,12 +24,9 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
     Schedule,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.placement import schedule
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.scheduling import fleets
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-import fleets
 
 EXAMPLES = settings(max_examples=25)
 OPTIONS = pytest.mark.parametrize(

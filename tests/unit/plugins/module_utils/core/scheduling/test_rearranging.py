@@ -4,16 +4,10 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Options, Schedule
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.placement import schedule
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-import fleets
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.scheduling import fleets
 
 EAST = {"region": "east"}
 WHERE = [fleets.cluster("a", fleets.pool("gpu", 1), labels=EAST), fleets.cluster("b", fleets.pool("gpu", 1))]

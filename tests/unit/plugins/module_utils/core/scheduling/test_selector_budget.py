@@ -4,9 +4,7 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.matching import Matcher
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
@@ -19,10 +17,16 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.p
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.selector_budget import (
     Evaluations,
 )
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from fleets import ask, at_least, cluster, deployment, gpu, pool, replicas_of, standalone
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.scheduling.fleets import (
+    ask,
+    at_least,
+    cluster,
+    deployment,
+    gpu,
+    pool,
+    replicas_of,
+    standalone,
+)
 
 # A few hundred thousand units on each device.
 DEAR = "lists.range(9000).map(x, x * 2).exists(x, x == -1) || true"

@@ -4,10 +4,8 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from copy import deepcopy
-from pathlib import Path
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
@@ -16,6 +14,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.inference_cluster import gateway_address
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_replica import remember
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Objects
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.status import sightings as seen
 from ansible_collections.modelplane.fleet.tests.written import (
     cache_phase,
     inference_cluster,
@@ -30,10 +29,6 @@ from ansible_collections.modelplane.fleet.tests.written import endpoint_status a
 from ansible_collections.modelplane.fleet.tests.written import replica_status as model_replica
 from hypothesis import given
 from hypothesis import strategies as st
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-import sightings as seen
 
 NOW, LATER = "2026-01-01T00:00:00Z", "2027-01-01T00:00:00Z"
 REPLICAS = [seen.replica(), seen.replica(gang=True, copies=2)]

@@ -4,18 +4,16 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_cache import CachePhase
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.status import sightings as seen
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.status.sightings import (
+    conditions,
+    showing,
+)
 from ansible_collections.modelplane.fleet.tests.written import artifact, cache_phase, model_cache
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-import sightings as seen
-from sightings import conditions, showing
 
 PVC, JOB = seen.cache_parts()
 ARTIFACT = "Qwen/Qwen3-8B@main@Folder"

@@ -4,8 +4,6 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,11 +15,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.infer
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.inference_gateway import node_addresses
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Objects
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.status import sightings as seen
 from ansible_collections.modelplane.fleet.tests.written import inference_cluster, inference_gateway, removed_gateway
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-import sightings as seen
 
 NOW, LATER = "2026-01-01T00:00:00Z", "2027-01-01T00:00:00Z"
 KNOWN = {"gateway": {"address": "192.0.2.1"}}

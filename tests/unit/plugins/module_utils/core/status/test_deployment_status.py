@@ -4,9 +4,7 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,12 +15,9 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.p
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import Condition, Status
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_replica import ReplicaState, remember
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.workloads import EngineStall
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.status import sightings as seen
 from ansible_collections.modelplane.fleet.tests.written import model_deployment
 from ansible_collections.modelplane.fleet.tests.written import replica_status as model_replica
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-import sightings as seen
 
 NOW, LATER = "2026-01-01T00:00:00Z", "2027-01-01T00:00:00Z"
 SERVES = ReplicaState(True, True)

@@ -4,9 +4,7 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,6 +21,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_replica import DECLARED, ReplicaState
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.workloads import EngineStall
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Objects
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.status import sightings as seen
 from ansible_collections.modelplane.fleet.tests.written import (
     caller_policy,
     inference_class,
@@ -36,10 +35,6 @@ from ansible_collections.modelplane.fleet.tests.written import (
 )
 from ansible_collections.modelplane.fleet.tests.written import endpoint_status as model_endpoint
 from ansible_collections.modelplane.fleet.tests.written import replica_status as model_replica
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-import sightings as seen
 
 NOW = "2026-01-01T00:00:00Z"
 UP = Component(True)

@@ -4,16 +4,10 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.expected import ExpectedCluster, expected
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-import sightings as seen
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.status import sightings as seen
 
 KEYED = seen.endpoint("https://api.example.com/v1", credential={"apiKey": {"secretRef": {"name": "key"}}})
 

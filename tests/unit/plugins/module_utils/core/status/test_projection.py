@@ -4,9 +4,7 @@
 
 from __future__ import annotations
 
-import sys
 from copy import deepcopy
-from pathlib import Path
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import (
@@ -17,12 +15,11 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation 
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.projection import trim
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Objects
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.status import sightings as seen
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.status import (
+    test_any_observation as anything,
+)
 from hypothesis import given
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-import sightings as seen
-import test_any_observation as anything
 
 
 @given(anything.sightings(anything.WORKLOADS), anything.sightings(anything.CONTROL))

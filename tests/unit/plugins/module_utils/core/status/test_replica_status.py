@@ -4,20 +4,19 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_replica import ReplicaState, remember
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.workloads import EngineStall
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.status import sightings as seen
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.status.sightings import (
+    available,
+    conditions,
+    showing,
+)
 from ansible_collections.modelplane.fleet.tests.written import replica_objects, replica_state
 from ansible_collections.modelplane.fleet.tests.written import replica_status as model_replica
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-import sightings as seen
-from sightings import available, conditions, showing
 
 ENGINE = "Deployment qwen3-8b-6e732e38e8-main-"
 PARTS = seen.parts(seen.replica())

@@ -4,20 +4,18 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.gateway import backend_of
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Objects
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.status import sightings as seen
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.status.sightings import (
+    conditions,
+    showing,
+)
 from ansible_collections.modelplane.fleet.tests.written import endpoint_index, model_service, resolve, service_objects
 from ansible_collections.modelplane.fleet.tests.written import endpoint_status as model_endpoint
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-import sightings as seen
-from sightings import conditions, showing
 
 NOW, LATER = "2026-01-01T00:00:00Z", "2027-01-01T00:00:00Z"
 CREDENTIAL = {"apiKey": {"secretRef": {"name": "key"}}}

@@ -5,9 +5,7 @@
 from __future__ import annotations
 
 import re
-import sys
 from decimal import ROUND_CEILING, Decimal
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,9 +16,16 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.mode
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import PlanError
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.pricing import Catalogue, ModelPrice
-
-sys.path.insert(0, str(Path(__file__).parent))
-from model_fleet import Built, Document, build, fleet, policy, provider, provider_entry, service
+from ansible_collections.modelplane.fleet.tests.model_fleet import (
+    Built,
+    Document,
+    build,
+    fleet,
+    policy,
+    provider,
+    provider_entry,
+    service,
+)
 
 DAY = {"asOf": "2026-11-01", "source": "a test"}
 BUDGET = {"name": "spend", "unit": "Cost", "amount": "250.00", "currency": "USD", "per": "Month"}

@@ -4,16 +4,22 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import observation
-
-sys.path.insert(0, str(Path(__file__).parent))
-import model_fleet
-from model_fleet import SYSTEM, Built, build, cluster, fleet, gateway, provider, provider_entry, service
+from ansible_collections.modelplane.fleet.tests import model_fleet
+from ansible_collections.modelplane.fleet.tests.model_fleet import (
+    SYSTEM,
+    Built,
+    build,
+    cluster,
+    fleet,
+    gateway,
+    provider,
+    provider_entry,
+    service,
+)
 
 GATEWAY = "inference-gateway"
 TLS = {"certificateRefs": [{"name": "eu-tls"}, {"name": "other-tls"}]}

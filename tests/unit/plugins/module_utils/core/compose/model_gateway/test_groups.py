@@ -5,9 +5,7 @@
 from __future__ import annotations
 
 import random
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
@@ -26,10 +24,13 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.mode
     PolicySelection,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.service import Resolution
+from ansible_collections.modelplane.fleet.tests.model_fleet import (
+    Document,
+    gateway,
+    policy,
+    service,
+)
 from ansible_collections.modelplane.fleet.tests.written import parsed
-
-sys.path.insert(0, str(Path(__file__).parent))
-from model_fleet import Document, gateway, policy, service
 
 HOURLY: Document = {"name": "hourly", "unit": "Requests", "limit": 10, "per": "Hour"}
 GATEWAY = parsed(gateway(), api.InferenceGateway)

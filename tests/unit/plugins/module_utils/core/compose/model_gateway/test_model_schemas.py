@@ -7,14 +7,20 @@ The kinds of the AI gateway are not among them: it publishes its CustomResourceD
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
+from ansible_collections.modelplane.fleet.tests.model_fleet import (
+    Built,
+    build,
+    cluster,
+    entry,
+    fleet,
+    gateway,
+    policy,
+    provider,
+    provider_entry,
+    service,
+)
 from ansible_collections.modelplane.fleet.tests.schemas import SchemaError, check
-
-sys.path.insert(0, str(Path(__file__).parent))
-from model_fleet import Built, build, cluster, entry, fleet, gateway, policy, provider, provider_entry, service
 
 UNPUBLISHED = {"AIGatewayRoute", "AIServiceBackend", "BackendSecurityPolicy"}
 

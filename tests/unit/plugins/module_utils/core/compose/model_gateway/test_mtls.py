@@ -4,15 +4,20 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.mtls import internal_hostname
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import child_name
-
-sys.path.insert(0, str(Path(__file__).parent))
-from model_fleet import SYSTEM, Document, build, certificate, cluster, document, fleet, gateway, service
+from ansible_collections.modelplane.fleet.tests.model_fleet import (
+    SYSTEM,
+    Document,
+    build,
+    certificate,
+    cluster,
+    document,
+    fleet,
+    gateway,
+    service,
+)
 
 NAME = "cluster-gateway"
 HOST = f"{child_name('cluster', 'east')}.{SYSTEM}.svc.cluster.local"

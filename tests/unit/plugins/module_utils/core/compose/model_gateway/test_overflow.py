@@ -5,8 +5,6 @@
 from __future__ import annotations
 
 import json
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,10 +20,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import Observed, ObservedCluster
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Objects
-from ansible_collections.modelplane.fleet.tests.schemas import check
-
-sys.path.insert(0, str(Path(__file__).parent))
-from model_fleet import (
+from ansible_collections.modelplane.fleet.tests.model_fleet import (
     SYSTEM,
     TEAM,
     Built,
@@ -41,6 +36,7 @@ from model_fleet import (
     provider_entry,
     service,
 )
+from ansible_collections.modelplane.fleet.tests.schemas import check
 
 CALLER, SERVICE, ENDPOINT = "x-modelplane-caller", "x-modelplane-service", "x-modelplane-endpoint"
 PRIVATE = [name for name in (*CREDENTIALS, *HOPS) if name not in KEYS]

@@ -4,19 +4,31 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import joined_name
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.route_policies import trim_policy
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
-
-sys.path.insert(0, str(Path(__file__).parent))
-from model_fleet import SYSTEM, TEAM, Built, build, fleet, policy, provider, provider_entry, service
-from test_model_statuses import ACCEPTED, HUB, condition, seen, shown
+from ansible_collections.modelplane.fleet.tests.model_fleet import (
+    SYSTEM,
+    TEAM,
+    Built,
+    build,
+    fleet,
+    policy,
+    provider,
+    provider_entry,
+    service,
+)
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.status.test_model_statuses import (
+    ACCEPTED,
+    HUB,
+    condition,
+    seen,
+    shown,
+)
 
 GATEWAY = {"group": "gateway.networking.k8s.io", "kind": "Gateway", "name": "inference-gateway"}
 CHAT = {"group": "gateway.networking.k8s.io", "kind": "HTTPRoute", "name": "chat"}

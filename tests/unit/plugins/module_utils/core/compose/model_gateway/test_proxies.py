@@ -5,8 +5,6 @@
 from __future__ import annotations
 
 import json
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,11 +13,19 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.work
     gateway_objects,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
+from ansible_collections.modelplane.fleet.tests.model_fleet import (
+    SYSTEM,
+    Built,
+    build,
+    fleet,
+    gateway,
+    policy,
+    provider,
+    provider_entry,
+    service,
+)
 from ansible_collections.modelplane.fleet.tests.network_policies import Pod, may_send
 from ansible_collections.modelplane.fleet.tests.schemas import check
-
-sys.path.insert(0, str(Path(__file__).parent))
-from model_fleet import SYSTEM, Built, build, fleet, gateway, policy, provider, provider_entry, service
 
 GATEWAY = "inference-gateway"
 OWNING = {

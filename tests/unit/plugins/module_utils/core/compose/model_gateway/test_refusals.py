@@ -5,8 +5,6 @@
 from __future__ import annotations
 
 import re
-import sys
-from pathlib import Path
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
@@ -17,10 +15,10 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.mode
     REFUSALS,
     Refusal,
 )
+from ansible_collections.modelplane.fleet.tests.model_fleet import (
+    gateway,
+)
 from ansible_collections.modelplane.fleet.tests.written import parsed
-
-sys.path.insert(0, str(Path(__file__).parent))
-from model_fleet import gateway
 
 ANTHROPIC = {
     "api_error",

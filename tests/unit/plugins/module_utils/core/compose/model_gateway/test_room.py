@@ -4,20 +4,21 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
-from pathlib import Path
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.label_index import LabelIndex
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.room import without_room
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.service import resolve
+from ansible_collections.modelplane.fleet.tests.model_fleet import (
+    build,
+    fleet,
+    provider,
+    provider_entry,
+    service,
+)
 from ansible_collections.modelplane.fleet.tests.written import parsed
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from model_fleet import build, fleet, provider, provider_entry, service
 
 
 def endpoints(**numbers: int) -> list[api.ModelEndpoint]:

@@ -4,16 +4,12 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import child_name, joined_name
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import Observed
-
-sys.path.insert(0, str(Path(__file__).parent))
-from model_fleet import (
+from ansible_collections.modelplane.fleet.tests.model_fleet import (
     TEAM,
     Built,
     Document,

@@ -4,15 +4,11 @@
 
 from __future__ import annotations
 
-import sys
 from copy import deepcopy
-from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-from model_fleet import (
+from ansible_collections.modelplane.fleet.tests.model_fleet import (
     DEPLOYMENT,
     Document,
     build,

@@ -5,8 +5,6 @@
 from __future__ import annotations
 
 import secrets
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,9 +18,15 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.mode
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import Observed
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output import plan as plan_output
-
-sys.path.insert(0, str(Path(__file__).parent))
-from model_fleet import SYSTEM, Built, build, fleet, gateway, read, service
+from ansible_collections.modelplane.fleet.tests.model_fleet import (
+    SYSTEM,
+    Built,
+    build,
+    fleet,
+    gateway,
+    read,
+    service,
+)
 
 TLS = {"tls": {"certificateRefs": [{"name": "models-tls"}]}}
 

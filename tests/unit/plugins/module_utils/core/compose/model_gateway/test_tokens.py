@@ -4,14 +4,20 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-from model_fleet import SYSTEM, Built, build, fleet, gateway, policy, provider, provider_entry, service
+from ansible_collections.modelplane.fleet.tests.model_fleet import (
+    SYSTEM,
+    Built,
+    build,
+    fleet,
+    gateway,
+    policy,
+    provider,
+    provider_entry,
+    service,
+)
 
 KEYS = {"apiKey": {"secretSelector": {"matchLabels": {"modelplane.ai/keys": "eu"}}}}
 JWT = {

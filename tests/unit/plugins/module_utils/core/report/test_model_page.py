@@ -5,21 +5,43 @@
 from __future__ import annotations
 
 import re
-import sys
 from html import unescape
-from pathlib import Path
 from typing import Any
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import Observed, ObservedCluster
-
-sys.path.insert(0, str(Path(__file__).parent))
-sys.path.insert(0, str(Path(__file__).parents[3]))
-from model_fleet import Built, build, cluster, fleet, gateway, provider, provider_entry, service
+from ansible_collections.modelplane.fleet.tests.model_fleet import (
+    Built,
+    build,
+    cluster,
+    fleet,
+    gateway,
+    provider,
+    provider_entry,
+    service,
+)
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.output.test_model_tables import (
+    PATH,
+    PROVIDERS,
+    URL,
+    answers,
+    drawn,
+    plan_table,
+    served,
+    unread,
+)
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.status.test_model_statuses import (
+    ACCEPTED,
+    EAST,
+    HUB,
+    RIM,
+    SERVED,
+    moved,
+)
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.status.test_model_statuses import (
+    gateway as gateway_object,
+)
 from observed_fleet import up
-from test_model_statuses import ACCEPTED, EAST, HUB, RIM, SERVED, moved
-from test_model_statuses import gateway as gateway_object
-from test_model_tables import PATH, PROVIDERS, URL, answers, drawn, plan_table, served, unread
 
 
 def sections(built: Built) -> dict[str, str]:

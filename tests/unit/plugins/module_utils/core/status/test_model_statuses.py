@@ -4,9 +4,7 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,9 +26,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem impo
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.expected import expected
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, Objects
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import Changes
-
-sys.path.insert(0, str(Path(__file__).parent))
-from model_fleet import (
+from ansible_collections.modelplane.fleet.tests.model_fleet import (
     SYSTEM,
     TEAM,
     Built,
@@ -44,7 +40,9 @@ from model_fleet import (
     provider_entry,
     service,
 )
-from model_fleet import gateway as gateway_document
+from ansible_collections.modelplane.fleet.tests.model_fleet import (
+    gateway as gateway_document,
+)
 
 ENVOY_ADDRESSES = {"eu": "198.51.100.1", "east": "198.51.100.2"}
 

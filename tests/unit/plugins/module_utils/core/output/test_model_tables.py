@@ -4,8 +4,6 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -27,9 +25,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.sta
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.report import view_model
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, Objects
-
-sys.path.insert(0, str(Path(__file__).parent))
-from model_fleet import (
+from ansible_collections.modelplane.fleet.tests.model_fleet import (
     SYSTEM,
     Built,
     Document,
@@ -44,7 +40,10 @@ from model_fleet import (
     provider_entry,
     service,
 )
-from test_model_statuses import ACCEPTED, HUB
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.status.test_model_statuses import (
+    ACCEPTED,
+    HUB,
+)
 
 NO_CHANGES = SimpleNamespace(added=(), changed=(), removed=())
 NOW = "2026-01-01T00:00:00Z"
