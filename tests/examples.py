@@ -51,9 +51,9 @@ NAMES = (
     "gitops",
     "openshift",
 )
-PLAN_HEADING = "## What the plan prints"
+PLAN_HEADING = "## Plan output"
 _PLAN = re.compile(rf"(?<=^{PLAN_HEADING}$)(?P<before>.*?^```text\n)(?P<text>.*?)(?=^```$)", re.MULTILINE | re.DOTALL)
-_TABLE = re.compile(r"^\| recipe \|.*?(?=^$|\Z)", re.MULTILINE | re.DOTALL)
+_TABLE = re.compile(r"^\| example \|.*?(?=^$|\Z)", re.MULTILINE | re.DOTALL)
 _PARAGRAPH = re.compile(r"\A# (?P<title>[^\n]+)\n\n(?P<text>.*?)\n\n", re.DOTALL)
 _FLEET, _CLUSTERS = "control_plane", "workload_clusters"
 
@@ -206,7 +206,7 @@ def row(recipe: Recipe, build: Path) -> str:
 
 def table(rows: list[str]) -> str:
     """Return the table of docs/examples/README.md."""
-    return "\n".join(["| recipe | shows | clusters | GPUs |", "|---|---|---|---|", *rows]) + "\n"
+    return "\n".join(["| example | shows | clusters | GPUs |", "|---|---|---|---|", *rows]) + "\n"
 
 
 def index_table() -> str:

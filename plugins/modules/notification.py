@@ -126,7 +126,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 notification:
-  description: The document, whose fields docs/progress.md describes.
+  description: The document, whose fields docs/monitoring.md describes.
   returned: success
   type: dict
   sample:

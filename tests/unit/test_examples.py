@@ -27,7 +27,7 @@ from ansible_collections.modelplane.fleet.tests.module_run import run_module
 
 WARNINGS = {"capacity-block": ("needs what an account may not have: the Capacity Block",)}
 """Warnings that recipes are meant to give: parts of their texts, one for each warning. All others fail the test."""
-HEADINGS = ["## When to choose it", "## Run it", examples.PLAN_HEADING, "## For your own"]
+HEADINGS = ["## When to use", "## Run the example", examples.PLAN_HEADING, "## Adapt the example"]
 OWN_INVENTORIES = {"hosts.yml", "admin.yml", "fleet.yml"}
 """Names by which pages call the inventory of a reader's own fleet."""
 

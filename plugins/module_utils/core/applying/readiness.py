@@ -53,7 +53,7 @@ def readiness(live: Object | None) -> Readiness:
 def usual(values: Iterable[Object]) -> str:
     """Return how long objects usually take together until they are ready; empty where that is not known.
 
-    docs/progress.md has the sources of these figures.
+    docs/monitoring.md has the sources of these figures.
     """
     found = {_usual(value) for value in values}
     return next((each for each in _USUAL if each in found), "")
