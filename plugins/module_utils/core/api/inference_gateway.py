@@ -329,7 +329,7 @@ class InferenceGatewaySpec(Spec):
             cel="!has(oldSelf.clusterName) || !has(self.clusterName) || self.clusterName == oldSelf.clusterName",
             check=lambda _spec: True,
             hint="Add an InferenceGateway for the other cluster, and remove this one: it stays until that one answers "
-            "(docs/kinds/InferenceGateway.md, Move or remove a gateway)",
+            "(docs/gateway-migration.md, Move a Model gateway)",
             fixed="clusterName",
         ),
     )

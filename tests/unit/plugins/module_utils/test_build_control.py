@@ -239,7 +239,7 @@ def test_a_gateway_does_not_change_its_cluster(fleet: Controlled, reads: bool) -
     assert (problem.path, problem.value) == ("spec.clusterName", '"rim"')
     assert problem.message == 'cannot change, and was applied as "edge"'
     assert "fleet.yaml:" in str(problem)
-    assert "Move or remove a gateway" in problem.hint
+    assert "Move a Model gateway" in problem.hint
     held = files(run(invalid="hold"))
     assert not any(name.startswith("clusters/") for name in held), "engines stay, and so do gateways of clusters"
 
