@@ -46,13 +46,13 @@ def schema_of_manifests(kinds: Iterable[type[Resource]]) -> JSONSchema:
     return {
         "$schema": DRAFT,
         "title": "Manifest",
-        "description": "An object of a fleet, chosen by apiVersion and kind.",
+        "description": "Object of a fleet. apiVersion and kind determine its schema.",
         "type": "object",
         "required": ["apiVersion", "kind"],
         "properties": {
             "apiVersion": {
                 "type": "string",
-                "description": "API group and version of the kind.",
+                "description": "API group and version of the object.",
                 "examples": sorted({kind.group_version() for kind in kinds}),
             },
             "kind": {"type": "string", "description": "Kind of the object.", "examples": names},
