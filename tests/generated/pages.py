@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -182,7 +182,7 @@ def limits(shape: Shape) -> str:
     """Return the constraints of a value in words."""
     found = []
     if shape.enum:
-        found.append(f"one of {', '.join(f'`{value}`' for value in shape.enum)}")
+        found.append(alternatives(shape.enum))
     if shape.kind == "integer":
         found.append(span(shape.minimum, shape.maximum))
     elif shape.kind in _UNITS:
@@ -197,6 +197,12 @@ def limits(shape: Shape) -> str:
         of_items = limits(shape.item)
         found.append(f"each: {of_items}" if of_items else "")
     return "; ".join(filter(None, found))
+
+
+def alternatives(values: Sequence[str]) -> str:
+    """Return the values of an enumeration in words."""
+    *choices, final = (f"`{value}`" for value in values)
+    return f"{', '.join(choices)} or {final}" if choices else final
 
 
 def span(least: int | None, most: int | None) -> str:

@@ -164,7 +164,7 @@ class CallerPolicySpec(Spec):
         ),
         Rule(
             ids=("CP-2",),
-            message=f"callers must be names, or '{EVERY_CALLER}' alone, which is every caller",
+            message=f"callers must not contain '{EVERY_CALLER}' together with names",
             cel=f"!has(self.callers) || self.callers.size() == 1 || "
             f"!self.callers.exists(c, c.name == '{EVERY_CALLER}')",
             check=lambda spec: (

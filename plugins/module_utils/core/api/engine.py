@@ -263,7 +263,7 @@ def shape_rule(identifier: str) -> Rule:
             "!self.members.exists(m, m.role == 'Standalone'))"
         ),
         check=_shape,
-        hint="One member is one pod on one node; Leader and Worker together are a gang over several nodes",
+        hint="A Standalone engine has one pod. A Leader and a Worker are a multi-node engine",
         schema={"properties": {"members": _SHAPE_SCHEMA}},
     )
 

@@ -132,7 +132,7 @@ def _capacity(pool: Any) -> list[Violation]:
         return [
             Violation(
                 ("reservationAffinity",),
-                f"{which} takes no nodes from reservations",
+                f"{which} cannot use reservations",
                 hint=f"Remove {which}, or reservationAffinity",
             )
         ]
@@ -145,7 +145,7 @@ class GKEPoolSettings(Model):
     RULES: ClassVar[tuple[Rule, ...]] = (
         Rule(
             ids=("GP-3",),
-            message="a pool takes its nodes from one of: spot, flexStart, reservationAffinity",
+            message="spot, flexStart and reservations exclude each other",
             cel=(
                 "!(self.spot && self.flexStart) && (!(self.spot || self.flexStart) || !has(self.reservationAffinity)"
                 f" || self.reservationAffinity.consumeReservationType == '{NONE}')"
@@ -171,7 +171,7 @@ class GKEPoolSettings(Model):
         ),
         Rule(
             ids=("GP-5",),
-            message="upgradeSettings is not for flexStart, whose nodes GKE upgrades when they end",
+            message="upgradeSettings is not allowed with flexStart, because GKE upgrades these nodes when they end",
             cel="!has(self.upgradeSettings) || !self.flexStart",
             check=lambda pool: pool.upgrade_settings is None or not pool.flex_start,
             hint="Remove upgradeSettings",

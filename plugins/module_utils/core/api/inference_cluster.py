@@ -208,7 +208,7 @@ class Fabric(Model):
         ),
         Rule(
             ids=("IC-13",),
-            message="name and infiniband.fabric are the same thing and must be equal",
+            message="name and infiniband.fabric must be equal",
             cel="!has(self.name) || !has(self.infiniband) || self.name == self.infiniband.fabric",
             check=lambda fabric: (
                 fabric.name is None or fabric.infiniband is None or fabric.name == fabric.infiniband.fabric
@@ -238,7 +238,7 @@ class NodePool(Model):
 
     NOT_HERE: ClassVar[Mapping[str, str]] = dict.fromkeys(
         ("instanceType", "machineType", "vmSize", "diskSizeGb", "accelerator", "gpu", "devices"),
-        "The InferenceClass that className names decides that",
+        "The InferenceClass of className determines it",
     )
     RULES: ClassVar[tuple[Rule, ...]] = (
         Rule(

@@ -208,7 +208,7 @@ _HINTS_OF_NULLS = {
     "serviceSelector": "Write matchLabels, or remove it to serve all ModelServices",
     "failover": "Write statusCodes, or remove it for the default status codes",
 }
-_NO_BACKEND = "Write mode: Model, as clusterName is given, or remove clusterName and add backend: Traefik"
+_NO_BACKEND = "Write mode: Model, because clusterName is set, or remove clusterName and add backend: Traefik"
 _IS_MODEL = "(has(self.mode) ? self.mode == 'Model' : has(self.clusterName))"
 _MODEL_SCHEMA: JSONSchema = {"anyOf": [has("mode", "Model"), {"required": ["clusterName"], **without("mode")}]}
 
@@ -237,7 +237,7 @@ def _rejects_fields(mode: Mode, *fields: str) -> Callable[[Any], list[Violation]
         # If mode and clusterName contradict each other, the mode is more likely to be wrong.
         hint = "Write mode: Model, or remove it" if mode == "Path" and spec.cluster_name else ""
         return [
-            Violation((field,), f"{field} is not for gateways in mode {mode}", hint=hint)
+            Violation((field,), f"{field} is not allowed in mode {mode}", hint=hint)
             for field in fields
             if field in aliases
         ]
@@ -272,14 +272,14 @@ class InferenceGatewaySpec(Spec):
         ),
         Rule(
             ids=("IG-3",),
-            message="listeners must be of one port",
+            message="listeners must have the same port",
             cel="!has(self.listeners) || self.listeners.all(l, l.port == self.listeners[0].port)",
             check=lambda spec: len({listener.port for listener in spec.listeners or ()}) <= 1,
-            hint="Give each listener for HTTPS a hostname of its own",
+            hint="Set a separate hostname for each HTTPS listener",
         ),
         Rule(
             ids=("IG-4",),
-            message="listeners must not be one for port 80, or named web: that one is always there",
+            message="listeners must not have port 80 or the name web, because the gateway always has this listener",
             cel=f"!has(self.listeners) || self.listeners.all(l, l.name != '{WEB}' && l.port != 80)",
             check=lambda spec: all(listener.name != WEB and listener.port != 80 for listener in spec.listeners or ()),
             schema={
@@ -314,7 +314,7 @@ class InferenceGatewaySpec(Spec):
         ),
         Rule(
             ids=("IG-7",),
-            message=f"{', '.join(_MODEL_FIELDS)} are not for gateways in mode Path",
+            message=f"{', '.join(_MODEL_FIELDS)} are not allowed in mode Path",
             cel=f"{_IS_MODEL} || !({' || '.join(f'has(self.{field})' for field in _MODEL_FIELDS)})",
             check=_rejects_fields("Path", *_MODEL_FIELDS),
             hint="Remove it, or add clusterName for a gateway in mode Model",
@@ -322,7 +322,7 @@ class InferenceGatewaySpec(Spec):
         ),
         Rule(
             ids=("IG-8",),
-            message=f"{', '.join(_PATH_FIELDS)} are not for gateways in mode Model",
+            message=f"{', '.join(_PATH_FIELDS)} are not allowed in mode Model",
             cel=f"!{_IS_MODEL} || !({' || '.join(f'has(self.{field})' for field in _PATH_FIELDS)})",
             check=_rejects_fields("Model", *_PATH_FIELDS),
             hint="Remove it: a gateway in mode Model runs on Envoy and listens on ports 80 and 443",

@@ -45,7 +45,7 @@ TLS_RULES: tuple[Rule, ...] = (
     requires(("LI-1",), "protocol", HTTPS, "tls"),
     Rule(
         ids=("LI-2",),
-        message="tls is for listeners whose protocol is HTTPS",
+        message="tls is allowed only when protocol is HTTPS",
         cel="!has(self.tls) || self.protocol == 'HTTPS'",
         check=lambda listener: listener.tls is None or listener.protocol == HTTPS,
         hint="Write HTTPS, or leave tls out",

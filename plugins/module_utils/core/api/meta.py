@@ -204,7 +204,7 @@ class ObjectMeta(Model):
             schema=_LABEL_VALUES,
         ),
         *key_rules("annotations", syntax=("META-4",), prefix=("META-5",)),
-        Rule(("META-6",), f"annotations must be at most {_MAX_ANNOTATION_BYTES} bytes together", "", _annotation_bytes),
+        Rule(("META-6",), f"annotations must be at most {_MAX_ANNOTATION_BYTES} bytes in total", "", _annotation_bytes),
         Rule(("META-7",), "every finalizer must be a valid Kubernetes key", "", _bad_finalizers),
     )
 

@@ -148,7 +148,7 @@ class Engine(EngineBase):
             message="at least one member must have nodeSelector",
             cel="self.members.exists(m, has(m.nodeSelector))",
             check=lambda engine: any(member.node_selector is not None for member in engine.members),
-            hint="Ask for devices in nodeSelector.devices",
+            hint="Request devices in nodeSelector.devices",
             schema={"properties": {"members": {"contains": {"required": ["nodeSelector"]}}}},
         ),
     )

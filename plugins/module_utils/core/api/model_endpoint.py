@@ -39,7 +39,7 @@ _WRONG_ORIGINS = (
     (".*[?#]", "Remove what begins with '?' or '#'"),
     ("[^/]*//[^/]*/+$", "Remove the slash at its end"),
     ("[^/]*//[^/]*/", "Remove its path, and write it into api.prefix"),
-    (r"[^/]*//(\[|[0-9.]+(:|$))", "Write a DNS name in place of the address, or url in place of origin"),
+    (r"[^/]*//(\[|[0-9.]+(:|$))", "Write a DNS name instead of the address, or url instead of origin"),
     (rf"[^/]*//[^:]*:(?!{_PORT}$)", "Its port must be a number from 1 to 65535, or left out with the colon"),
     (r"[^A-Z]*[A-Z]", "Write its host in lower case"),
     ("", "Its host must be a DNS name: letters, digits, '-' and '.', the last part beginning with a letter"),
@@ -85,11 +85,11 @@ class APIKey(Model):
     RULES: ClassVar[tuple[Rule, ...]] = (
         Rule(
             ids=("ME-1",),
-            message="header must not be one that proxies set by themselves",
+            message="header must not be a header that proxies set",
             cel=f"!has(self.header) || !(self.header.lowerAscii() in "
             f"[{', '.join(repr(name) for name in PROXY_HEADERS)}])",
             check=lambda credential: (credential.header or "").lower() not in PROXY_HEADERS,
-            hint=f"Most providers take the key in {AUTHORIZATION} or in a header of their own, such as {X_API_KEY}",
+            hint=f"Most providers read the key from {AUTHORIZATION} or a custom header, such as {X_API_KEY}",
             schema={"properties": {"header": other_than(*map(_any_case, PROXY_HEADERS))}},
         ),
     )
@@ -172,9 +172,9 @@ _HTTPS = {"pattern": f"^{_any_case('https')}://"}
 
 def _one_address(spec: Any) -> list[Violation]:
     if spec.url is None and spec.origin is None:
-        return [Violation(("url",), "is required, or origin in its place")]
+        return [Violation(("url",), "is required, or origin instead")]
     if spec.url is not None and spec.origin is not None:
-        return [Violation(("origin",), "must not be given beside url", hint="Keep one of them")]
+        return [Violation(("origin",), "must not be set together with url", hint="Keep one of them")]
     return []
 
 

@@ -137,7 +137,7 @@ class PlacedMember(Model):
         ),
         Rule(
             ids=("MR-21",),
-            message="the pods of nodePools must sum up to the pods of the member in each copy",
+            message="the sum of pods in nodePools must be the number of pods of the member",
             cel=(
                 "!has(self.nodePools) || "
                 "self.nodePools.map(p, p.pods).sum() == (has(self.worker) ? self.worker.nodes : 1)"

@@ -50,7 +50,7 @@ _PROFILES = ("RuntimeDefault", "Localhost")
 _LARGEST_ID = 2**31 - 1
 _ALLOWS = 'Pod Security "baseline" allows no other'
 _FORBIDS = 'Pod Security "baseline" forbids it'
-_OF_THE_POD = "It belongs to the securityContext of the pod, beside containers"
+_OF_THE_POD = "It belongs to the securityContext of the pod, next to containers"
 _OF_THE_CONTAINER = "It belongs to the securityContext of the container"
 _NO_WINDOWS = "Engines run on Linux"
 

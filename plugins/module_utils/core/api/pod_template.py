@@ -108,7 +108,7 @@ class ResourceList(Model):
     """Quantities of CPU, memory and disk. Request devices in nodeSelector.devices."""
 
     NOT_HERE: ClassVar[Mapping[str, str]] = dict.fromkeys(
-        ("nvidia.com/gpu", "amd.com/gpu", "gpu"), "GPUs are asked for by nodeSelector.devices of the member"
+        ("nvidia.com/gpu", "amd.com/gpu", "gpu"), "Request GPUs in nodeSelector.devices of the member"
     )
 
     @classmethod
@@ -148,7 +148,7 @@ class ResourceList(Model):
 class Resources(Model):
     """Compute resources of the container."""
 
-    NOT_HERE: ClassVar[Mapping[str, str]] = {"claims": "Devices are asked for by nodeSelector.devices of the member"}
+    NOT_HERE: ClassVar[Mapping[str, str]] = {"claims": "Request devices in nodeSelector.devices of the member"}
 
     requests: ResourceList | None = Field(default=None, description="Minimum resources for the container.")
     limits: ResourceList | None = Field(default=None, description="Maximum resources of the container.")
@@ -433,8 +433,8 @@ class PodSpec(Model):
     """Containers and volumes of the pod."""
 
     NOT_HERE: ClassVar[Mapping[str, str]] = {
-        "nodeSelector": "It belongs to the member, beside template",
-        "tolerations": "They belong to the deployment, beside engines",
+        "nodeSelector": "It belongs to the member, next to template",
+        "tolerations": "They belong to the deployment, next to engines",
         "initContainers": "An engine has exactly one container",
         **NOT_IN_A_POD,
     }

@@ -119,7 +119,7 @@ class Pricing(Prices):
         ),
         Rule(
             ids=("IK-11",),
-            message="a region or zone must not be given twice",
+            message="regions and zones must be unique",
             cel="!has(self.locations) || self.locations.all(a, "
             "(!has(a.region) || self.locations.exists_one(b, has(b.region) && b.region == a.region)) && "
             "(!has(a.zone) || self.locations.exists_one(b, has(b.zone) && b.zone == a.zone)))",

@@ -64,7 +64,7 @@ def name_rule(identifier: str, *, label: bool) -> Rule:
         name: str = resource.metadata.name
         messages = [f"must be at most 63 characters, is {len(name)}"] if len(name) > 63 else []
         if label and "." in name:
-            messages.append("must not contain a dot, as Services are named after it")
+            messages.append("must not contain a dot, because Services have the same name")
         return [Violation(("metadata", "name"), message, name) for message in messages]
 
     return Rule(

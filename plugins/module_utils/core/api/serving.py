@@ -25,7 +25,7 @@ class Picker(Model):
     RULES: ClassVar[tuple[Rule, ...]] = (
         Rule(
             ids=("MD-24", "MR-18"),
-            message=f"the kind of a picker's configuration is {PICKER_CONFIG_KIND}",
+            message=f"the kind of the endpoint picker configuration must be {PICKER_CONFIG_KIND}",
             cel=f"!has(self.config) || !has(self.config.kind) || self.config.kind == '{PICKER_CONFIG_KIND}'",
             check=_config_kind,
             hint=f"Write {PICKER_CONFIG_KIND}, or leave kind out",

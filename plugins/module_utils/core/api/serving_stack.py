@@ -109,14 +109,14 @@ class StackGateway(Model):
     RULES: ClassVar[tuple[Rule, ...]] = (
         Rule(
             ids=("SS-2",),
-            message="listeners must have one that the fleet's requests can take",
+            message="at least one listener must accept requests of the fleet",
             cel=(
                 "!has(self.listeners) || size(self.listeners) == 0 || self.listeners.exists(l, "
                 "(l.protocol == 'HTTP' && !has(l.hostname)) || "
                 "(l.protocol == 'HTTPS' && has(l.hostname) && !l.hostname.startsWith('*')))"
             ),
             check=lambda gateway: not gateway.listeners or any(map(_reachable, gateway.listeners)),
-            hint="Add one for HTTP without a hostname, or one for HTTPS with a hostname that has no '*'",
+            hint="Add an HTTP listener without a hostname, or an HTTPS listener with a hostname without '*'",
             schema={"properties": {"listeners": {"if": {"minItems": 1}, "then": {"contains": _REACHABLE}}}},
         ),
     )
