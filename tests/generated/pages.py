@@ -91,8 +91,8 @@ reasons:
 
 {kinds}
 
-Fields without a default are optional. Unknown fields are errors, and the error suggests a similar field. All kinds have
-these fields:
+Fields that are not marked as required are optional. Unknown fields are errors, and the error suggests a similar field.
+All kinds have these fields:
 """
     return "\n".join([head, *(rendered(section, sections) for section in sections.values())])
 

@@ -93,9 +93,10 @@ class Budget(Model):
 
     name: DNSLabel = Field(description="Name of the budget. Must be unique in the policy.")
     unit: Literal["Tokens", "InputTokens", "OutputTokens", "Requests", "Cost"] = Field(
-        description="Unit of the budget: requests, tokens that engines and providers report at the end of a response, "
-        "or the cost of these tokens at the model prices in the price catalog. Requests are counted on arrival. A "
-        "stream is not counted if its client disconnects before the end: add a budget with unit Requests."
+        description="Unit of the budget. Requests are counted on arrival. Tokens are counted at the end of a response, "
+        "as the engine or provider reports them. Cost is the cost of these tokens at the model prices in the price "
+        "catalog. The tokens of a stream are not counted if its client disconnects early. Add a budget with unit "
+        "Requests to limit such streams."
     )
     limit: int | None = Field(
         default=None,

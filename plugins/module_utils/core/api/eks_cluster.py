@@ -113,7 +113,9 @@ class EKSClusterSpec(EKSClusterSettings, CloudClusterSpec):
     credentials: Annotated[Credentials, Hidden()] | None = Field(
         default=None, description="Provider configuration with the credentials for AWS."
     )
-    networking: EKSNetworking | None = Field(default=None, description="Network settings of the cluster.")
+    networking: EKSNetworking | None = Field(
+        default=None, description="Network settings of the cluster. If unset, the defaults of its fields apply."
+    )
     node_pools: Annotated[list[EKSNodePool], ListMap(("name",))] = Field(
         min_length=1, max_length=9, description="Node pools: up to 8 for engines, and one for controllers."
     )

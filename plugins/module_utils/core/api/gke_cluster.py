@@ -87,7 +87,9 @@ class GKEClusterSpec(GKEClusterSettings, CloudClusterSpec):
     credentials: Annotated[Credentials, Hidden()] | None = Field(
         default=None, description="Provider configuration with the credentials for Google Cloud."
     )
-    networking: GKENetworking | None = Field(default=None, description="Network settings of the cluster.")
+    networking: GKENetworking | None = Field(
+        default=None, description="Network settings of the cluster. If unset, the defaults of its fields apply."
+    )
     node_pools: Annotated[list[GKENodePool], ListMap(("name",))] = Field(
         min_length=1, max_length=9, description="Node pools: up to 8 for engines, and one for controllers."
     )

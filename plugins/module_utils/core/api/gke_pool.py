@@ -193,7 +193,7 @@ class GKEPoolSettings(Model):
     gpu_driver_version: Literal["DEFAULT", "LATEST", "INSTALLATION_DISABLED"] | None = Field(
         default=None,
         description="NVIDIA driver that GKE installs on GPU nodes: the default or the latest driver of the node "
-        "version, or no driver (INSTALLATION_DISABLED) if you install a driver yourself. Defaults to DEFAULT.",
+        "version. With INSTALLATION_DISABLED, you must install a driver yourself. Defaults to DEFAULT.",
     )
     spot: bool = Field(
         default=False,

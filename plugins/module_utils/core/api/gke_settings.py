@@ -47,8 +47,8 @@ class GKEClusterSettings(Model):
 
     private_nodes: bool = Field(
         default=False,
-        description="Whether nodes have no external IP addresses. They use Cloud NAT, unless cloudNat is false. "
-        "Defaults to false.",
+        description="Whether nodes are private, without external IP addresses. They use Cloud NAT, unless cloudNat is "
+        "false. Defaults to false.",
     )
     cloud_nat: bool = Field(
         default=True,

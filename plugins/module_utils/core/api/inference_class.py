@@ -13,7 +13,7 @@ from .pricing import Pricing
 from .resource import Resource, Spec, Status
 
 _DISK = "Size of the boot disk in GB. Defaults to 100."
-_LABELED = "GPUs of each node. Sets a node label only, because the machine determines the GPUs."
+_LABELED = "GPUs of each node. Sets only a node label, because the machine type determines the GPUs."
 
 
 class Accelerator(Model):

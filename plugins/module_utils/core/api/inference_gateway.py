@@ -120,10 +120,14 @@ class TokenKeys(Model):
         default=None,
         max_length=253,
         pattern=r"^https://[^\s]+$",
-        description="URL of the JSON Web Key Set. A public authority must issue the server certificate.",
+        description="URL of the JSON Web Key Set. A public authority must issue the server certificate. Mutually "
+        "exclusive with inline.",
     )
     inline: Annotated[str, Words('must be a JSON Web Key Set: {"keys": [...]}')] | None = Field(
-        default=None, max_length=65536, pattern=r'"keys"\s*:', description="JSON Web Key Set as text."
+        default=None,
+        max_length=65536,
+        pattern=r'"keys"\s*:',
+        description="JSON Web Key Set as text. Mutually exclusive with uri.",
     )
 
 
@@ -191,8 +195,12 @@ class GatewayAuth(Model):
         default=None,
         description="Authentication method. If unset, apiKey and jwt apply.",
     )
-    api_key: CallerKeys | None = Field(default=None, description="Clients with API keys.")
-    jwt: CallerTokens | None = Field(default=None, description="Clients with tokens.")
+    api_key: CallerKeys | None = Field(
+        default=None, description="Clients with API keys. If unset, the gateway accepts no API keys."
+    )
+    jwt: CallerTokens | None = Field(
+        default=None, description="Clients with tokens. If unset, the gateway accepts no tokens."
+    )
 
     @property
     def hostname(self) -> str:

@@ -220,8 +220,10 @@ class ObjectMeta(Model):
         pattern=GENERATED_NAME,
         description="Prefix of a generated name. Has no effect in manifests.",
     )
-    uid: str | None = Field(default=None, description="Set by the API server. Has no effect.")
-    resource_version: str | None = Field(default=None, description="Set by the API server. Has no effect.")
+    uid: str | None = Field(default=None, description="UID of the object. Set by the API server. Has no effect.")
+    resource_version: str | None = Field(
+        default=None, description="Version of the object in etcd. Set by the API server. Has no effect."
+    )
     generation: int | None = Field(
         default=None, description="Sequence number of changes of `spec`. Set by the API server."
     )
@@ -232,9 +234,11 @@ class ObjectMeta(Model):
         "scheduled first.",
     )
     deletion_timestamp: Annotated[str, Words(TIME_WORDS)] | None = Field(
-        default=None, pattern=TIME, description="Set by the API server. Has no effect."
+        default=None, pattern=TIME, description="Time of the deletion. Set by the API server. Has no effect."
     )
-    deletion_grace_period_seconds: int | None = Field(default=None, description="Set by the API server. Has no effect.")
+    deletion_grace_period_seconds: int | None = Field(
+        default=None, description="Grace period of the deletion in seconds. Set by the API server. Has no effect."
+    )
     finalizers: list[str] | None = Field(
         default=None, description="Keys that controllers must remove before the object is deleted."
     )
@@ -244,4 +248,6 @@ class ObjectMeta(Model):
     managed_fields: list[dict[str, Any]] | None = Field(
         default=None, description="Field managers of each field. Set by the API server. Has no effect."
     )
-    self_link: str | None = Field(default=None, description="Set by older API servers. Has no effect.")
+    self_link: str | None = Field(
+        default=None, description="URL of the object. Set by older API servers. Has no effect."
+    )

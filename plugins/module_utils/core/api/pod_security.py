@@ -80,7 +80,9 @@ class Capabilities(Model):
     """Linux capabilities of the container. All capabilities that are not in add are dropped."""
 
     add: list[Capability] | None = Field(
-        default=None, max_length=len(_CAPABILITIES), description="Capabilities to add."
+        default=None,
+        max_length=len(_CAPABILITIES),
+        description="Capabilities to add. If unset, no capabilities are added.",
     )
     drop: list[DroppedCapability] | None = Field(
         default=None,

@@ -97,7 +97,8 @@ class EnvVar(Model):
         min_length=1, pattern="^[ -<>-~]+$", description="Name of the variable."
     )
     value: str | None = Field(
-        default=None, description="Value of the variable. Can reference earlier variables as $(NAME)."
+        default=None,
+        description="Value of the variable. Can reference earlier variables as $(NAME). Defaults to an empty value.",
     )
     value_from: EnvVarSource | None = Field(
         default=None, description="Source of the value. Mutually exclusive with a value."
@@ -475,7 +476,8 @@ class PodSpec(Model):
     termination_grace_period_seconds: _Seconds | None = Field(
         default=None,
         description="Grace period in seconds for the pod to stop. An engine with requests keeps serving until 30 "
-        "seconds before its end, or until half of a period of less than a minute.",
+        "seconds before the end of the period, or until half of a period of less than a minute. If unset, the period "
+        "is `fleet_stream_grace`, or the sleep of preStop, plus 30 seconds.",
     )
     security_context: PodSecurityContext | None = Field(
         default=None, description="Security settings of the pod. If unset, the defaults of its fields apply."
