@@ -102,9 +102,9 @@ class HuggingFace(Model):
     layout: Layout = Field(
         default="Folder",
         description=(
-            "Layout of the weights in the volume. Folder contains plain files, and engines require "
-            "--model=/mnt/models. HubCache has the layout of the Hugging Face cache, and engines require the name of "
-            "the repository. Defaults to Folder."
+            "Layout of the weights in the volume. Folder contains plain files, which engines load with "
+            "--model=/mnt/models. HubCache has the layout of the Hugging Face cache, from which engines load the "
+            "weights by repository name. Defaults to Folder."
         ),
     )
     include: Annotated[list[Pattern], Atomic()] | None = Field(
