@@ -29,7 +29,7 @@ class Unreadable:
     message: str
     hint: str = ""
     of_key: bool = False
-    """Whether a key of the mapping at `loc` is invalid, and not the value."""
+    """True if a key of the mapping at `loc` is invalid, instead of the value."""
     number: int | None = None
     """Value, if it is a number that is too large."""
 

@@ -96,7 +96,7 @@ def _inner_markers(annotation: Any) -> list[Any]:
 
 
 def _shape(annotation: Any, markers: Any) -> Shape:
-    """Return the shape of a type. None in a union marks an optional field."""
+    """Return the shape of a type. None in a union is for optional fields."""
     origin = get_origin(annotation)
     if origin is Annotated:
         inner, *metadata = get_args(annotation)
