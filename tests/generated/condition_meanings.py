@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Meanings of all conditions and reasons that statuses have, for the field reference. Messages have the details."""
+"""Meanings of all conditions and reasons in statuses, for the field reference."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.condi
 
 @dataclass(frozen=True)
 class Reason:
-    """Meaning of a reason, with the status of the condition that has it."""
+    """Meaning of a reason, with the status of its condition."""
 
     status: Truth
     name: str
@@ -28,7 +28,7 @@ class Reason:
 
 @dataclass(frozen=True)
 class Meaning:
-    """Meaning of a type of condition: what is the case when it is True, and its reasons."""
+    """Meaning of a condition type, and its reasons."""
 
     type: str
     true: str
@@ -36,30 +36,30 @@ class Meaning:
 
 
 _NOT_OBSERVED = Reason(
-    "Unknown", NOT_OBSERVED, "The cluster that has it did not answer or was not read, and nothing was known before."
+    "Unknown", NOT_OBSERVED, "The cluster of the object is unreachable or unobserved, and there is no earlier status."
 )
 _DECLARED = Reason(
-    "True", DECLARED, "The objects of the cluster are files, so it is not observed: it is assumed to be as declared."
+    "True", DECLARED, "The cluster is file-based and unobserved. Its objects are assumed to have their declared state."
 )
 
 
 def _ready(true: str, *more: Reason) -> Meaning:
-    """Return the meaning of Ready; `more` are the reasons that not every kind has."""
+    """Return the meaning of Ready. `more`: additional reasons of the kind."""
     return Meaning(
         READY,
         true,
         (
-            Reason("True", "Available", "All that is needed is there."),
-            Reason("False", "Creating", "It has not been ready yet; the message says what is missing."),
-            Reason("False", "Unavailable", "It was ready before; the message says what is missing now."),
+            Reason("True", "Available", "All requirements are met."),
+            Reason("False", "Creating", "The object has not been ready yet. The message contains the reason."),
+            Reason("False", "Unavailable", "The object was ready before. The message contains the reason."),
             *more,
         ),
     )
 
 
 _INFERENCE_CLASS = (
-    Meaning("Accepted", "The manifest is valid.", (Reason("True", "Available", "Nothing is created for a class."),)),
-    Meaning(READY, "It is Accepted.", (Reason("True", "Available", "Pools may name the class."),)),
+    Meaning("Accepted", "The manifest is valid.", (Reason("True", "Available", "The manifest is valid."),)),
+    Meaning(READY, "Accepted is True.", (Reason("True", "Available", "Node pools can reference the class."),)),
 )
 
 _INFERENCE_CLUSTER = (
@@ -67,11 +67,13 @@ _INFERENCE_CLUSTER = (
         "ClusterReady",
         "The Kubernetes cluster exists.",
         (
-            Reason("True", "ClusterRunning", "It is an existing cluster, or the cloud has created it."),
+            Reason("True", "ClusterRunning", "The cluster exists, or the cloud created it."),
             _DECLARED,
-            Reason("False", "WaitingForClasses", "Pools name InferenceClasses that do not exist."),
-            Reason("False", "InvalidNodePool", "The class of a pool does not say how the cloud builds such nodes."),
-            Reason("False", "Provisioning", "The cloud does not have the cluster yet, or is changing it."),
+            Reason("False", "WaitingForClasses", "Node pools reference InferenceClasses that do not exist."),
+            Reason(
+                "False", "InvalidNodePool", "The InferenceClass of a node pool has no settings for the cloud provider."
+            ),
+            Reason("False", "Provisioning", "The cloud creates or updates the cluster."),
             _NOT_OBSERVED,
         ),
     ),
@@ -88,12 +90,12 @@ _INFERENCE_CLUSTER = (
         ),
     ),
     _ready(
-        "Replicas can be placed: both others are True, and the gateway has an address.",
+        "Replicas can be scheduled: ClusterReady and BackendReady are True, and the cluster gateway has an address.",
         _DECLARED,
         Reason(
             "Unknown",
             NOT_OBSERVED,
-            "The cluster did not answer or was not read. Its replicas stay; it gets no new ones.",
+            "The cluster is unreachable or unobserved. Its replicas remain, and it receives no new replicas.",
         ),
     ),
 )
@@ -101,10 +103,10 @@ _INFERENCE_CLUSTER = (
 _INFERENCE_GATEWAY = (
     Meaning(
         "ControllerReady",
-        "The controller of the gateway runs.",
+        "The gateway controller runs.",
         (
             Reason("True", "ControllerHealthy", "All components of the gateway are ready."),
-            Reason("False", "Installing", "Components are missing or not ready yet, or were removed."),
+            Reason("False", "Installing", "Components are missing, removed, or not ready yet."),
             _NOT_OBSERVED,
         ),
     ),
@@ -113,39 +115,39 @@ _INFERENCE_GATEWAY = (
         Reason(
             "False",
             "PolicyConflict",
-            "A policy of the gateway is not accepted, or one that is not of the fleet is attached to it, so that keys, "
-            "rights or budgets may not count (mode Model). The message names them.",
+            "A policy of a Model gateway is not accepted, or a policy that the fleet does not manage is attached to "
+            "it. API keys, access control or budgets might have no effect. The message lists the policies.",
         ),
         _NOT_OBSERVED,
     ),
 )
 
-_SCALED_TO_ZERO = Reason("True", "ScaledToZero", "`spec.replicas` is 0, and no replica is left.")
+_SCALED_TO_ZERO = Reason("True", "ScaledToZero", "`spec.replicas` is 0, and all replicas are removed.")
 _MODEL_DEPLOYMENT = (
     Meaning(
         "ReplicasScheduled",
-        "At least one replica is on its cluster.",
+        "At least one replica exists on its cluster.",
         (
-            Reason("True", "ReplicasCreated", "Replicas are on clusters; the message says why others are not."),
+            Reason("True", "ReplicasCreated", "Replicas exist. The message contains the reason for missing replicas."),
             _SCALED_TO_ZERO,
-            Reason("False", "Scheduling", "Replicas are placed, but none is on its cluster yet."),
-            Reason("False", "InsufficientCapacity", "No cluster has room for one; the message says why."),
-            Reason("False", "NoClusters", "No InferenceCluster has the labels of `clusterSelector`."),
+            Reason("False", "Scheduling", "Replicas are scheduled, but none exists on its cluster yet."),
             Reason(
-                "False", "InvalidNodeSelector", "A selector of devices is invalid. Running replicas stay as they are."
+                "False",
+                "InsufficientCapacity",
+                "No cluster has free capacity for a replica. The message contains the reason.",
             ),
+            Reason("False", "NoClusters", "No InferenceCluster matches `clusterSelector`."),
+            Reason("False", "InvalidNodeSelector", "A device selector is invalid. Running replicas are unchanged."),
         ),
     ),
     Meaning(
         "ReplicasReady",
-        "All placed replicas serve.",
+        "All scheduled replicas serve.",
         (
-            Reason("True", "AllReplicasReady", "All placed replicas are ready."),
+            Reason("True", "AllReplicasReady", "All scheduled replicas are ready."),
             _SCALED_TO_ZERO,
-            Reason(
-                "False", "ModelStarting", "Replicas are starting or fail; the message has the errors of their pods."
-            ),
-            Reason("False", "NoReplicasScheduled", "No replica is placed."),
+            Reason("False", "ModelStarting", "Replicas are starting or fail. The message contains the pod errors."),
+            Reason("False", "NoReplicasScheduled", "No replica is scheduled."),
             _NOT_OBSERVED,
         ),
     ),
@@ -181,20 +183,22 @@ _MODEL_DEPLOYMENT = (
     ),
     Meaning(
         "ModelCacheResolved",
-        "The ModelCache of `modelCacheRef` can be used. Absent without `modelCacheRef`.",
+        "The ModelCache of `modelCacheRef` is usable. The condition is not set without `modelCacheRef`.",
         (
             Reason("True", "ModelCacheResolved", "The ModelCache exists and is valid."),
-            Reason("False", "ModelCacheUnresolved", "The manifest of the ModelCache has errors."),
-            Reason("False", "ModelCacheNotFound", "There is no such ModelCache; no replica is placed meanwhile."),
+            Reason("False", "ModelCacheUnresolved", "The manifest of the ModelCache is invalid."),
+            Reason(
+                "False", "ModelCacheNotFound", "The ModelCache does not exist. No replica is scheduled until it exists."
+            ),
         ),
     ),
-    _ready("A replica is placed, and all that are serve, with ready ModelEndpoints.", _NOT_OBSERVED),
+    _ready("At least one replica is scheduled, and all serve with ready ModelEndpoints.", _NOT_OBSERVED),
 )
 
 _MODEL_REPLICA = (
     Meaning(
         "ModelAccepted",
-        "All engines are on the cluster.",
+        "All engines exist on the cluster.",
         (
             Reason("True", "Accepted", "The workloads of all engines exist on the cluster."),
             _DECLARED,
@@ -209,26 +213,26 @@ _MODEL_REPLICA = (
         (
             Reason("True", "Serving", "All engines and the endpoint picker are available."),
             _DECLARED,
-            Reason("False", "ModelStarting", "Engines are starting or fail; the message has the errors of their pods."),
+            Reason("False", "ModelStarting", "Engines are starting or fail. The message contains the pod errors."),
             Reason("False", "WaitingForModel", "ModelAccepted is not True."),
             _NOT_OBSERVED,
         ),
     ),
-    _ready("Both others are True.", _DECLARED, _NOT_OBSERVED),
+    _ready("ModelAccepted and ModelReady are True.", _DECLARED, _NOT_OBSERVED),
 )
 
 _MODEL_ENDPOINT = (
     Meaning(
         "RoutingReady",
-        "The gateway can reach the backend.",
+        "The gateway can route requests to the backend.",
         (
-            Reason("True", "BackendConfigured", "The objects that lead to the backend exist and are accepted."),
+            Reason("True", "BackendConfigured", "The objects that route to the backend exist and are accepted."),
             Reason(
                 "False",
                 "WaitingForBackend",
                 "An object or a Secret is missing, or the gateway rejects an object or cannot use the endpoint.",
             ),
-            Reason("False", "InvalidURL", "`spec.url` or `spec.origin` cannot be used."),
+            Reason("False", "InvalidURL", "`spec.url` or `spec.origin` is not usable."),
             _NOT_OBSERVED,
         ),
     ),
@@ -238,9 +242,9 @@ _MODEL_ENDPOINT = (
 _MODEL_SERVICE = (
     Meaning(
         "EndpointsResolved",
-        "Its selectors match ModelEndpoints.",
+        "The selectors match ModelEndpoints.",
         (
-            Reason("True", "Resolved", "ModelEndpoints match; the message has those that are not usable yet."),
+            Reason("True", "Resolved", "ModelEndpoints match. The message lists endpoints that are not usable yet."),
             Reason("False", "NoEndpoints", "No ModelEndpoint matches."),
         ),
     ),
@@ -249,9 +253,11 @@ _MODEL_SERVICE = (
         "The gateway routes requests to an endpoint.",
         (
             Reason("True", "RouteConfigured", "The gateway has accepted all routes of the service."),
-            Reason("False", "Configuring", "No endpoint can be used, or the gateway has not accepted a route yet."),
+            Reason("False", "Configuring", "No endpoint is usable, or the gateway has not accepted a route yet."),
             Reason(
-                "False", "WaitingForGateway", "The InferenceGateway has no address yet, or none serves the service."
+                "False",
+                "WaitingForGateway",
+                "The InferenceGateway has no address yet, or no InferenceGateway serves the service.",
             ),
             _NOT_OBSERVED,
         ),
@@ -267,17 +273,17 @@ _MODEL_ROUTE = (
             Reason(
                 "True",
                 "RouteAccepted",
-                "The gateway has accepted the route; the message names endpoints without requests.",
+                "The gateway has accepted the route. The message lists endpoints that receive no requests.",
             ),
-            Reason("False", "NoReadyEndpoints", "No endpoint can be used; the message says why."),
+            Reason("False", "NoReadyEndpoints", "No endpoint is usable. The message contains the reason."),
             Reason(
                 "False",
                 "PolicyConflict",
-                "A policy of the route or its gateway is not accepted, or a SecurityPolicy that is not of the fleet is "
-                "attached to one of them. The message names them.",
+                "A policy of the route or its gateway is not accepted, or a SecurityPolicy that the fleet does not "
+                "manage is attached to it. The message lists the policies.",
             ),
             Reason("False", "WaitingForRoute", "The gateway has not accepted the route yet."),
-            Reason("False", "WaitingForGateway", "The gateway has accepted the route, and has no address yet."),
+            Reason("False", "WaitingForGateway", "The gateway has accepted the route, but has no address yet."),
             _NOT_OBSERVED,
         ),
     ),
@@ -287,16 +293,16 @@ _MODEL_ROUTE = (
 _CALLER_POLICY = (
     Meaning(
         "UsageKnown",
-        "The usage of all its budgets is known.",
+        "The usage of all budgets is known.",
         (
-            Reason("True", "NoBudgets", "It has none."),
-            Reason("True", "Counted", "All gateways that route requests to its services say it."),
+            Reason("True", "NoBudgets", "The policy has no budgets."),
+            Reason("True", "Counted", "All gateways with routes to the selected services report the usage."),
             Reason(
                 "False",
                 "NotCounted",
-                "A gateway does not have a budget yet, or does not say how much of it is used; the message says why.",
+                "A gateway does not have a budget yet, or does not report its usage. The message contains the reason.",
             ),
-            Reason("False", "NoRoute", "No gateway with keys routes requests to a service that it selects."),
+            Reason("False", "NoRoute", "No gateway with authentication routes requests to a selected service."),
             _NOT_OBSERVED,
         ),
     ),
@@ -307,16 +313,16 @@ _MODEL_CACHE = (
     Meaning(
         "ClustersMatched",
         "A cluster with storage for caches matches `clusterSelector`.",
-        (Reason("True", "Matched", "The message has the clusters."), _NO_CLUSTERS),
+        (Reason("True", "Matched", "Clusters match. The message lists the clusters."), _NO_CLUSTERS),
     ),
     Meaning(
         "ArtifactReady",
         "All matching clusters have the weights.",
         (
-            Reason("True", "Staged", "The weights are on all of them."),
+            Reason("True", "Staged", "All matching clusters have the weights."),
             _NO_CLUSTERS,
-            Reason("False", "AuthSecretMissing", "The Secret of `authSecret`, or the key in it, does not exist."),
-            Reason("False", "Failed", "A download failed; it is repeated once its Job is deleted."),
+            Reason("False", "AuthSecretMissing", "The Secret of `authSecret`, or its key, does not exist."),
+            Reason("False", "Failed", "A download failed. Delete its Job to retry the download."),
             Reason("False", "Partial", "Some clusters have the weights."),
             Reason("False", "Hydrating", "No cluster has the weights yet."),
             _NOT_OBSERVED,
@@ -338,7 +344,7 @@ MEANINGS: Mapping[str, tuple[Meaning, ...]] = MappingProxyType(
         "ModelRoute": _MODEL_ROUTE,
         "ModelCache": _MODEL_CACHE,
         **{
-            name: (_ready("It is as its InferenceCluster needs it.", _NOT_OBSERVED),)
+            name: (_ready("The object has the state that its InferenceCluster requires.", _NOT_OBSERVED),)
             for name, kind in api.KINDS.items()
             if kind.GROUP == api.GROUP_INFRASTRUCTURE
         },

@@ -1,9 +1,9 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Write what is generated from the API models: CRDs, JSON Schemas for editors, and the field reference.
+"""Generate CRDs, JSON Schemas for editors, and the field reference from the API models.
 
 .venv/bin/python tests/generated/generate.py           # writes the files
-.venv/bin/python tests/generated/generate.py --check   # writes nothing, exits with 1 when files are not as generated
+.venv/bin/python tests/generated/generate.py --check   # writes nothing, exits with 1 if a file is stale
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ RESULTS = {
 
 @dataclass(frozen=True)
 class Folder:
-    """Folder that holds nothing but generated files, with the text of each."""
+    """Directory that contains only generated files, with their texts."""
 
     path: str
     texts: dict[str, str]
 
     def differences(self) -> list[str]:
-        """Return what is not as it would be written, one line each."""
+        """Return one line per file that is missing, stale, or not generated."""
         found = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / self.path).glob("*")}
         states = {
             name: "is missing" if name not in found else "is stale" if name in self.texts else "is of no kind"
@@ -71,7 +71,7 @@ class Folder:
         return [f"{self.path}/{name} {state}" for name, state in sorted(states.items())]
 
     def write(self) -> None:
-        """Write what is missing or stale, delete what is too many."""
+        """Write all files, and delete files that are not generated."""
         folder = ROOT / self.path
         folder.mkdir(parents=True, exist_ok=True)
         for path in folder.glob("*"):
@@ -82,7 +82,7 @@ class Folder:
 
 
 class Dumper(yaml.SafeDumper):
-    """Indents lists below their key and writes no anchors, as people write Kubernetes YAML."""
+    """YAML dumper that indents lists below their key, and writes no anchors."""
 
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
         del indentless
@@ -94,7 +94,7 @@ class Dumper(yaml.SafeDumper):
 
 
 def folders() -> list[Folder]:
-    """Return all that is generated."""
+    """Return the generated directories."""
     return [
         Folder("roles/control_plane/files/crds", definitions()),
         Folder("docs/schemas", schemas()),
@@ -112,7 +112,7 @@ def definitions() -> dict[str, str]:
 
 
 def schemas() -> dict[str, str]:
-    """Return the JSON Schemas: of each kind, of manifests with documents of any kind, and of results."""
+    """Return the JSON Schemas of each kind, of manifests with documents of any kind, and of results."""
     values = {name: editor_schema(kind) for name, kind in KINDS.items()}
     values["modelplane"] = schema_of_manifests(KINDS.values())
     values |= {name: schema_of_document(model) for name, model in RESULTS.items()}

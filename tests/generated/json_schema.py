@@ -1,11 +1,11 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""JSON Schemas of the kinds for editors and linters, made from the models: they describe documents as users write them.
+"""JSON Schemas of the kinds for editors and linters, generated from the models.
 
-They are of draft 7, which editors of YAML know best. Unlike the schemas for API servers (`crd.py`) they describe
-metadata and refuse unknown fields, and no default is filled in before they are applied. Rules between fields are part
-of them where JSON Schema can say them (`Rule.schema`). `errorMessage`, `patternErrorMessage`, `deprecationMessage`
-and `doNotSuggest` are words of editors; validators skip them.
+The schemas use draft 7, which YAML editors support best. Unlike the schemas for API servers (`crd.py`), they include
+metadata, reject unknown fields, and apply to documents without defaults. They contain the rules between fields that
+JSON Schema can express (`Rule.schema`). `errorMessage`, `patternErrorMessage`, `deprecationMessage` and `doNotSuggest`
+are keywords of editors, which validators ignore.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _TYPES = {"text": "string", "integer": "integer", "boolean": "boolean"}
 
 
 def json_schema(kind: type[Resource]) -> JSONSchema:
-    """The schema of a kind in the current format."""
+    """Return the schema of a kind in the current format."""
     schema = _object(kind)
     properties = schema["properties"]
     properties["apiVersion"]["const"] = kind.group_version()
@@ -35,9 +35,9 @@ def json_schema(kind: type[Resource]) -> JSONSchema:
 
 
 def schema_of_manifests(kinds: Iterable[type[Resource]]) -> JSONSchema:
-    """The schema of any document in manifests, which refers to that of its kind as the file `<Kind>.json` beside it.
+    """Return the schema of manifests, which references the file `<Kind>.json` in the same directory for each kind.
 
-    Objects of other API groups are not checked, as they are skipped when manifests are read. Items of a List are.
+    The schema accepts objects of other API groups, because the fleet ignores them. It checks the items of a List.
     """
     kinds = tuple(kinds)
     names = [kind.KIND for kind in kinds]
@@ -46,13 +46,13 @@ def schema_of_manifests(kinds: Iterable[type[Resource]]) -> JSONSchema:
     return {
         "$schema": DRAFT,
         "title": "Manifest",
-        "description": "An object of a fleet, chosen by apiVersion and kind.",
+        "description": "Object of a fleet. apiVersion and kind determine its schema.",
         "type": "object",
         "required": ["apiVersion", "kind"],
         "properties": {
             "apiVersion": {
                 "type": "string",
-                "description": "API group and version of the kind.",
+                "description": "API group and version of the object.",
                 "examples": sorted({kind.group_version() for kind in kinds}),
             },
             "kind": {"type": "string", "description": "Kind of the object.", "examples": names},
@@ -78,7 +78,7 @@ def schema_of_manifests(kinds: Iterable[type[Resource]]) -> JSONSchema:
 
 
 def schema_of_document(model: type[Model]) -> JSONSchema:
-    """The schema of a document that is a result: fields may be added to it without a new version."""
+    """Return the schema of a result. It accepts unknown fields, because new fields do not require a new version."""
     opened = _opened(_object(model))
     return {"$schema": DRAFT, "title": model.__name__, **opened}
 
@@ -102,7 +102,7 @@ def _object(model: type[Model]) -> JSONSchema:
         **{key: {"type": "null", "errorMessage": hint, "doNotSuggest": True} for key, hint in model.NOT_HERE.items()},
     }
     schema["additionalProperties"] = False
-    rules = [_saying(rule.schema, rule.message) for rule in model.RULES if rule.schema]
+    rules = [_with_message(rule.schema, rule.message) for rule in model.RULES if rule.schema]
     if rules:
         schema["allOf"] = rules
     return schema
@@ -112,17 +112,17 @@ _ASSERTIONS = ("required", "contains", "enum", "pattern")
 _PARTS = ("then", "else", "items", "additionalProperties", "propertyNames")
 
 
-def _saying(schema: JSONSchema, message: str) -> JSONSchema:
-    """The schema of a rule with the message of the rule wherever editors show one of the schema's own."""
-    said = {name: _saying(part, message) if name in _PARTS else part for name, part in schema.items()}
+def _with_message(schema: JSONSchema, message: str) -> JSONSchema:
+    """Return the schema of a rule in which all assertions have the message of the rule."""
+    result = {name: _with_message(part, message) if name in _PARTS else part for name, part in schema.items()}
     properties = schema.get("properties", {})
     if properties:
-        said["properties"] = {name: part and _saying(part, message) for name, part in properties.items()}
+        result["properties"] = {name: part and _with_message(part, message) for name, part in properties.items()}
     if "allOf" in schema:
-        said["allOf"] = [_saying(part, message) for part in schema["allOf"]]
+        result["allOf"] = [_with_message(part, message) for part in schema["allOf"]]
     if False in properties.values() or any(name in schema for name in _ASSERTIONS):
-        said["errorMessage"] = message
-    return said
+        result["errorMessage"] = message
+    return result
 
 
 def _field(field: FieldShape) -> JSONSchema:
@@ -142,7 +142,7 @@ def _schema(shape: Shape) -> JSONSchema:
             "items": _schema(shape.item)
         }
     if shape.int_or_string:
-        # A pattern is about text, a minimum about numbers.
+        # The pattern applies to texts, and the minimum to numbers.
         return _limited({"type": ["integer", "string"], "minimum": 0}, **_limits_of_text(shape))
     return _limited(
         {"type": _TYPES[shape.kind]},
@@ -171,5 +171,5 @@ def _map(shape: Shape, item: Shape) -> JSONSchema:
 
 
 def _limited(schema: JSONSchema, **limits: Any) -> JSONSchema:
-    """The schema with the limits that there are."""
+    """Return the schema with all limits that are not None."""
     return schema | {name: limit for name, limit in limits.items() if limit is not None}

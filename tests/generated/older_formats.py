@@ -1,9 +1,9 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""JSON Schemas of the kinds for editors, which also accept older formats and say that they are older.
+"""JSON Schemas of the kinds for editors, which also accept older formats with a deprecation message.
 
-Fields that were renamed or moved are checked where they are written. A ModelDeployment with `workers` or `decode` is
-not checked below `spec`, as what becomes of it depends on more than a schema can say.
+Renamed and moved fields are checked at their older path. `spec` of a ModelDeployment with `workers` or `decode` is not
+checked, because a schema cannot express its conversion.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ansible_collections.modelplane.fleet.tests.generated.json_schema import jso
 
 
 def editor_schema(kind: type[Resource]) -> JSONSchema:
-    """The schema of a kind, in all formats in which its documents may be written."""
+    """Return the schema of a kind in all supported formats."""
     schema = json_schema(kind)
     if kind.KIND in _OLDER:
         properties = schema["properties"]
@@ -93,7 +93,7 @@ def _given(field: str) -> JSONSchema:
 
 
 def _instead(schema: JSONSchema, field: str, former: str, of_former: JSONSchema) -> JSONSchema:
-    """The schema of an object that has a field or its former one, not both."""
+    """Return the schema of an object with either a field or its older name."""
     needed = schema.get("required", ())
     rule = {"if": _given(former), "then": without(field)}
     if field in needed:

@@ -1,15 +1,15 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Field reference: a page for each kind, with all its fields, conditions and reasons.
+"""Field reference: a page per kind, with all fields, conditions and reasons.
 
-Examples are values of tests/data/api/complete.yaml, which uses every field of every kind.
+The example values are from tests/data/api/complete.yaml, which uses every field of every kind.
 """
 
 from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -31,15 +31,15 @@ SHARED_MODELS: dict[type[Model], str] = {
     OwnerReference: "metadata.ownerReferences[]",
     Condition: "status.conditions[]",
 }
-"""Models that every kind has, which have their place on one page."""
+"""Models of all kinds, which have a common page."""
 
-_TYPES = {"text": "text", "integer": "whole number", "boolean": "true or false", "any": "anything"}
+_TYPES = {"text": "text", "integer": "whole number", "boolean": "true or false", "any": "any value"}
 _UNITS = {"text": ("character", "characters"), "list": ("item", "items"), "map": ("entry", "entries")}
 
 
 @dataclass
 class Section:
-    """Fields of a model, with all places of a kind where it is."""
+    """Fields of a model, with all its paths in a kind."""
 
     model: type[Model]
     description: str
@@ -47,31 +47,31 @@ class Section:
 
     @property
     def anchor(self) -> str:
-        """The fragment that leads to the heading of the section."""
+        """Fragment of the heading of the section."""
         return f"#{slug(self.paths[0])}"
 
 
 def slug(heading: str) -> str:
-    """Return the fragment of a heading as GitHub makes it."""
+    """Return the fragment of a heading on GitHub."""
     return re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
 
 
 def pages() -> dict[str, str]:
-    """Return the pages by their names."""
+    """Return the pages by name."""
     return {SHARED: shared_page(), **{f"{name}.md": kind_page(kind) for name, kind in KINDS.items()}}
 
 
 def kind_page(kind: type[Resource]) -> str:
     """Return the page of a kind."""
     name = kind.KIND
-    place = "in a namespace" if kind.NAMESPACED else "without a namespace"
+    scope = "namespaced" if kind.NAMESPACED else "cluster-scoped"
     head = f"""\
 # Fields of {name}
 
 {NOTE}
-{inspect.getdoc(kind)} `apiVersion: {kind.group_version()}`, {place}, `kubectl get {kind.SHORT_NAMES[0]}`.
-[{name}](../{name}.md) says what it is for and has examples, [its JSON Schema](../../schemas/{name}.json) is for
-[editors](../../editors.md). [`metadata`]({SHARED}#metadata) is the same for all kinds.
+{inspect.getdoc(kind)} `apiVersion: {kind.group_version()}`, {scope}, `kubectl get {kind.SHORT_NAMES[0]}`.
+[{name}](../{name}.md) describes the kind, with examples. The [JSON Schema](../../schemas/{name}.json) is for
+[editors](../../installation.md). [`metadata`]({SHARED}#metadata) has the same fields for all kinds.
 """
     sections = sections_of(kind)
     parts = [rendered(section, sections) for section in sections.values()]
@@ -79,19 +79,20 @@ def kind_page(kind: type[Resource]) -> str:
 
 
 def shared_page() -> str:
-    """Return the page that lists all kinds, with the fields that they share."""
+    """Return the page with the list of kinds, and the common fields."""
     kinds = "\n".join(f"- [{name}]({name}.md): {first_line(kind)}" for name, kind in KINDS.items())
     sections = {model: Section(model, inspect.getdoc(model) or "", [path]) for model, path in SHARED_MODELS.items()}
     head = f"""\
 # Fields of all kinds
 
 {NOTE}
-Every field of every kind, with its type, default, limits and an example, and every condition with its reasons:
+The pages list all fields of each kind, with type, default, constraints and an example, and all conditions with their
+reasons:
 
 {kinds}
 
-A field without a default may be absent. A field of another name is an error, which names the one that was probably
-meant. These fields are the same for all kinds:
+Fields that are not marked as required are optional. Unknown fields are errors, and the error suggests a similar field.
+All kinds have these fields:
 """
     return "\n".join([head, *(rendered(section, sections) for section in sections.values())])
 
@@ -101,7 +102,7 @@ def first_line(model: type[Model]) -> str:
 
 
 def sections_of(kind: type[Resource]) -> dict[type[Model], Section]:
-    """Return the sections of a kind in the order of its fields; a model that is at several places has one section."""
+    """Return the sections of a kind in the order of its fields. A model with several paths has one section."""
     found: dict[type[Model], Section] = {}
     for wire in ("spec", "status"):
         shape = fields_of(kind)[wire]
@@ -110,7 +111,7 @@ def sections_of(kind: type[Resource]) -> dict[type[Model], Section]:
 
 
 def _collect(shape: Shape, path: str, description: str, found: dict[type[Model], Section]) -> None:
-    """Add the models at a path and below it."""
+    """Add the sections of the models at a path and below it."""
     if shape.item is not None:
         _collect(shape.item, f"{path}[]" if shape.kind == "list" else f"{path}.*", description, found)
     if shape.model is None or shape.model in SHARED_MODELS:
@@ -122,18 +123,18 @@ def _collect(shape: Shape, path: str, description: str, found: dict[type[Model],
 
 
 def rendered(section: Section, sections: dict[type[Model], Section]) -> str:
-    """Return a section with its rules and the table of its fields."""
+    """Return a section with the rules and the table of fields."""
     lines = [f"## `{section.paths[0]}`", "", plain(section.description), ""]
     if section.paths[1:]:
         others = ", ".join(f"`{path}`" for path in section.paths[1:])
-        lines += [f"The same fields are in {others}.", ""]
+        lines += [f"Other paths with these fields: {others}.", ""]
     if section.model.MIN_PROPERTIES:
         lines += ["- must not be empty", ""]
     if section.model.RULES:
         lines += [*(f"- {plain(rule.message)}" for rule in section.model.RULES), ""]
     fields = fields_of(section.model)
     if fields:
-        lines += ["| field | type | default | limits | meaning | example |", "|---|---|---|---|---|---|"]
+        lines += ["| field | type | default | constraints | description | example |", "|---|---|---|---|---|---|"]
         lines += [_row(section.model, each, sections) for each in fields.values()] + [""]
     return "\n".join(lines)
 
@@ -157,7 +158,7 @@ def _row(model: type[Model], each: FieldShape, sections: dict[type[Model], Secti
 
 
 def _models(shape: Shape) -> bool:
-    """Return whether a shape holds objects with sections of their own."""
+    """Return whether a shape contains objects with separate sections."""
     return shape.model is not None or (shape.item is not None and _models(shape.item))
 
 
@@ -178,10 +179,10 @@ def _scalar(shape: Shape) -> str:
 
 
 def limits(shape: Shape) -> str:
-    """Return the limits of a value in words."""
+    """Return the constraints of a value in words."""
     found = []
     if shape.enum:
-        found.append(f"one of {', '.join(f'`{value}`' for value in shape.enum)}")
+        found.append(alternatives(shape.enum))
     if shape.kind == "integer":
         found.append(span(shape.minimum, shape.maximum))
     elif shape.kind in _UNITS:
@@ -189,13 +190,19 @@ def limits(shape: Shape) -> str:
         size = span(shape.shortest, shape.longest)
         found.append(f"{size} {one if size.endswith(' 1') or size == '1' else many}" if size else "")
     if shape.list_keys:
-        found.append(f"each {' and '.join(f'`{key}`' for key in shape.list_keys)} once")
+        found.append(f"unique {' and '.join(f'`{key}`' for key in shape.list_keys)}")
     if shape.pattern:
         found.append(plain(shape.words.removeprefix("must be ")) if shape.words else f"`{shape.pattern}`")
     if shape.item is not None and not shape.free:
         of_items = limits(shape.item)
         found.append(f"each: {of_items}" if of_items else "")
     return "; ".join(filter(None, found))
+
+
+def alternatives(values: Sequence[str]) -> str:
+    """Return the values of an enumeration in words."""
+    *choices, final = (f"`{value}`" for value in values)
+    return f"{', '.join(choices)} or {final}" if choices else final
 
 
 def span(least: int | None, most: int | None) -> str:
@@ -209,7 +216,7 @@ def span(least: int | None, most: int | None) -> str:
 
 def conditions(kind: str) -> str:
     """Return the conditions of a kind with their reasons."""
-    lines = ["## Conditions", "", f"Their fields are those of [`status.conditions[]`]({SHARED}#statusconditions).", ""]
+    lines = ["## Conditions", "", f"For their fields, see [`status.conditions[]`]({SHARED}#statusconditions).", ""]
     for meaning in MEANINGS[kind]:
         lines += [
             f"### `{meaning.type}`",
@@ -225,7 +232,7 @@ def conditions(kind: str) -> str:
 
 @cache
 def examples() -> dict[tuple[str, str], Any]:
-    """Return the first value of each field (name of its model, name in documents) in complete.yaml."""
+    """Return the first value of each field in complete.yaml, by model name and wire name."""
     found: dict[tuple[str, str], Any] = {}
     for document in yaml.safe_load_all(COMPLETE.read_text(encoding="utf-8")):
         for key, value in _values(Shape("object", model=KINDS[document["kind"]]), document):
@@ -245,11 +252,11 @@ def _values(shape: Shape, value: Any) -> Iterator[tuple[tuple[str, str], Any]]:
 
 
 def code(value: Any) -> str:
-    """Return a value as it is written in a manifest, on one line."""
+    """Return the YAML of a value on one line."""
     written = yaml.safe_dump(value, default_flow_style=True, width=float("inf"), sort_keys=False, allow_unicode=True)
     return f"`{written.strip().removesuffix('...').strip()}`"
 
 
 def plain(text: str) -> str:
-    """Return text that Markdown does not take for markup."""
+    """Return text with Markdown escapes."""
     return text.replace("<", r"\<").replace("\n", " ")

@@ -61,7 +61,7 @@ def fields_on(page: str) -> set[tuple[str, str]]:
     found = set()
     for section in re.split(r"^## ", page, flags=re.MULTILINE)[1:]:
         if section.startswith("`"):
-            same = re.search(r"^The same fields are in (.*)\.$", section, re.MULTILINE)
+            same = re.search(r"^Other paths with these fields: (.*)\.$", section, re.MULTILINE)
             paths = [section.split("`")[1], *re.findall(r"`([^`]+)`", same[1] if same else "")]
             found |= {(path, wire) for path in paths for wire in re.findall(r"^\| `([^`]+)` \|", section, re.MULTILINE)}
     return found
@@ -107,6 +107,6 @@ def test_every_row_of_a_table_has_all_cells(name: str) -> None:
 
 def test_limits_in_words() -> None:
     page = PAGES["ModelDeployment.md"]
-    assert "| `replicas` | whole number | `1` | 0 to 1000 | How many replicas" in page
+    assert "| `replicas` | whole number | `1` | 0 to 1000 | Desired number of replicas" in page
     assert "| `members` | list of [mappings](#spectemplatespecenginesmembers) | **required** | 1 to 2 items |" in page
-    assert "| `mode` | text | `Unified` | one of `Unified`, `PrefillDecode` |" in page
+    assert "| `mode` | text | `Unified` | `Unified` or `PrefillDecode` |" in page

@@ -1,9 +1,9 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The resources of the fleet: their kinds as models, from documents and back.
+"""Resources of the fleet: pydantic models of all kinds, and conversion between documents and models.
 
-`parse` reads a document in the canonical written form (older ones are converted before), `wire` writes one. The
-CustomResourceDefinitions are made from the same models by `crd.py`.
+`parse` reads a document in the current format. The conversion of older formats runs before it. `wire` returns the
+document of a model. `crd.py` generates the CustomResourceDefinitions from the same models.
 """
 
 from __future__ import annotations
@@ -54,16 +54,20 @@ KINDS: Mapping[str, type[Resource]] = MappingProxyType(
 
 
 def parse(document: Mapping[str, Any], warn: Callable[[Problem], None] | None = None) -> Resource:
-    """The resource that a document describes; `warn` gets what is left out of it. Raises InvalidResource with all
-    problems of the document."""
+    """Return the resource of a document. Raise InvalidResource with all problems of the document.
+
+    warn: receives a problem for each entry that the resource omits.
+    """
     return read(document, KINDS, warn)
 
 
 def parse_with(
     document: Mapping[str, Any], parts: Mapping[tuple[str, ...], Model | Sequence[Model]]
 ) -> Resource | None:
-    """The resource of a document to which parts of other valid ones are added, by their places; None where there is
-    anything to say about the rest of it."""
+    """Return the resource of a document with models from other valid resources. None if the document has a problem.
+
+    parts: the models, by field path.
+    """
     return read_with(document, KINDS, parts)
 
 

@@ -1,9 +1,9 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Base of all models of the API: strictness, rules across fields, markers of the schema.
+"""Base of all API models: strict parsing, rules between fields, and schema markers.
 
-A model is declared once: pydantic checks documents against it, its `RULES` are checked in Python, `crd.py` derives the
-CustomResourceDefinition (schema and CEL rules) from it, and `tests/generated` the JSON Schema for editors.
+Each model is declared once. pydantic validates documents, `rules.py` checks `RULES`, `crd.py` generates the
+CustomResourceDefinition (schema and CEL rules), and `tests/generated` generates the JSON Schema for editors.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ GROUP_INFRASTRUCTURE = "infrastructure.modelplane.ai"
 VERSION = "v1alpha1"
 
 DNS_LABEL = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
-# Of a chart of Helm (https://semver.org, clauses 2, 9 and 10), with or without the v that some charts have in front.
-# A range is none: what is installed is what was written.
+# Version of a Helm chart (https://semver.org, clauses 2, 9 and 10), with an optional prefix v. Version ranges are
+# invalid, because the installed version must be the version in the manifest.
 _IDENTIFIERS = r"[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*"
 _NUMBER = "(0|[1-9][0-9]*)"
 CHART_VERSION = rf"^v?{_NUMBER}\.{_NUMBER}\.{_NUMBER}(-{_IDENTIFIERS})?(\+{_IDENTIFIERS})?$"
@@ -29,18 +29,18 @@ DNS_LABEL_WORDS = "must be lower case letters, digits and '-', beginning and end
 
 
 JSONSchema = dict[str, Any]
-"""JSON Schema (draft 7) of one written object."""
+"""JSON Schema (draft 7) of an object in a document."""
 
 
 def camel(name: str) -> str:
-    """The wire name of an attribute: `node_pools` -> `nodePools`, `int_` -> `int`."""
+    """Return the wire name of an attribute: `node_pools` -> `nodePools`, `int_` -> `int`."""
     head, *tail = name.rstrip("_").split("_")
-    return head + "".join(part.capitalize() for part in tail)
+    return head + "".join(segment.capitalize() for segment in tail)
 
 
 @dataclass(frozen=True)
 class Violation:
-    """One violation of a rule: the part of the object it is about, and words that are better than the rule's own."""
+    """Violation of a rule: path below the object, and a message that is more precise than the message of the rule."""
 
     path: tuple[str | int, ...] = ()
     message: str = ""
@@ -50,45 +50,46 @@ class Violation:
 
 @dataclass(frozen=True)
 class Rule:
-    """Rule that must hold between the fields of one object.
+    """Rule between the fields of one object.
 
-    `check` gets the model and answers whether the rule holds, or gives the violations (none: it holds). It sees
-    defaults filled in, as Kubernetes does. `cel` is the same rule for the API server, over `self`
-    (https://kubernetes.io/docs/reference/using-api/cel/); `ids` are the names of the rule in tests and documents.
-    `schema` is the same rule for editors, as JSON Schema of the written object, in which no default is filled in; None
-    where JSON Schema cannot say it. `fixed` is the field of `spec` that the rule keeps as it is. A document has no
-    past: it is checked where what was applied is known (`core/validation/changes`).
+    A rule with `fixed` compares a field with its applied value. A document has no applied value, so
+    `core/validation/changes` checks these rules.
     """
 
     ids: tuple[str, ...]
+    """Names of the rule in tests and documentation."""
     message: str
     cel: str
+    """CEL expression of the rule for the API server (https://kubernetes.io/docs/reference/using-api/cel/)."""
     check: Callable[[Any], bool | Sequence[Violation]]
+    """Return whether the rule holds for a model, or its violations. Defaults are set, as in Kubernetes."""
     hint: str = ""
     schema: JSONSchema | None = None
+    """JSON Schema of the rule for editors. Defaults are not set. None if JSON Schema cannot express the rule."""
     fixed: str = ""
+    """Immutable field of `spec`."""
 
 
 @dataclass(frozen=True)
 class ListMap:
-    """Marker of a list without two items that have these keys alike (`x-kubernetes-list-type: map`)."""
+    """Marker of a list in which the values of these keys identify an item (`x-kubernetes-list-type: map`)."""
 
     keys: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Atomic:
-    """Marker of a list that is replaced as a whole (`x-kubernetes-list-type: atomic`)."""
+    """Marker of a list that an update replaces completely (`x-kubernetes-list-type: atomic`)."""
 
 
 @dataclass(frozen=True)
 class RequiredWithDefault:
-    """Marker of a field that the schema calls required although its default is filled in before that is checked."""
+    """Marker of a field that is required in the schema although the API server sets its default before validation."""
 
 
 @dataclass(frozen=True)
 class Words:
-    """Description of a pattern, in words."""
+    """Description of a pattern for error messages."""
 
     text: str
 
@@ -98,32 +99,32 @@ DNSLabel = Annotated[str, Words(DNS_LABEL_WORDS), Field(min_length=1, max_length
 
 @dataclass(frozen=True)
 class Hidden:
-    """Marker of a field that is about a secret: no message repeats a value of it, or below it, as people write the
-    secret itself there."""
+    """Marker of a field that references a secret. Messages omit its values, because users might write the secret
+    itself."""
 
 
 @dataclass(frozen=True)
 class Format:
-    """The OpenAPI format of a field, such as int64 or date-time."""
+    """OpenAPI format of a field, such as int64 or date-time."""
 
     name: str
 
 
 @dataclass(frozen=True)
 class Known:
-    """Marker of a free-form mapping in which one key, if it is given, holds text that rules may speak of."""
+    """Marker of a free-form mapping with an optional text key that CEL rules can read."""
 
     key: str
 
 
 @dataclass(frozen=True)
 class IntOrString:
-    """Marker of a text field that may be written as a whole number too (`x-kubernetes-int-or-string`)."""
+    """Marker of a text field that also accepts a whole number (`x-kubernetes-int-or-string`)."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column of `kubectl get`."""
+    """Column of `kubectl get`."""
 
     name: str
     path: str
@@ -133,10 +134,10 @@ class Column:
 
 
 class Model(BaseModel):
-    """A part of a document: unknown keys, wrong types and null values are refused, nothing is converted."""
+    """Object in a document. Unknown keys, wrong types and null values are errors, and values are not converted."""
 
     model_config = ConfigDict(
-        # Most runs need few of the models.
+        # Most runs use few models.
         defer_build=True,
         extra="forbid",
         strict=True,
@@ -148,36 +149,37 @@ class Model(BaseModel):
 
     RULES: ClassVar[tuple[Rule, ...]] = ()
     MIN_PROPERTIES: ClassVar[int] = 0
-    # Fields that stay as they were written without a value, so that rules between resources see it.
+    # Fields that keep a null value, because rules between resources read it.
     KEPT_NULLS: ClassVar[frozenset[str]] = frozenset()
-    # What to say about keys that people write here although there is no such field.
+    # Hints for keys that users often write in this object although it does not have them.
     NOT_HERE: ClassVar[Mapping[str, str]] = {}
 
     @classmethod
     def hint_of_null(cls, _field: str, _content: Mapping[str, Any]) -> str:
-        """Return what to write where a field has no value, and to take it as absent would remove a protection; empty
-        for other fields. `_content`: the object as it was written."""
+        """Return the hint for a field without a value that would remove a protection if it were unset. Empty for other
+        fields. `_content`: the object in the document."""
         return ""
 
     @classmethod
-    def hint_of_amount(cls, _place: Sequence[str | int], _amount: str) -> str:
-        """Return the hint for a number or a text of the wrong type or spelling in a field for an amount. Empty for
-        other fields. `_place`: the path of the field, with its own key at the end."""
+    def hint_of_amount(cls, _path: Sequence[str | int], _amount: str) -> str:
+        """Return the hint for an amount of the wrong type or spelling. Empty for other fields. `_path`: the path of the
+        field, including its key."""
         return ""
 
     @classmethod
     def hint_of_text(cls, _field: str, _text: str) -> str:
-        """Return what to do about a text that does not match the pattern of its field, without repeating it; empty
-        where no more is to be said than that."""
+        """Return the hint for a text that does not match the pattern of its field. The hint does not contain the text.
+        Empty if there is no hint."""
         return ""
 
 
 def requires(
     ids: tuple[str, ...], field: str, value: str, block: str, *, optional: bool = False, default: bool = False
 ) -> Rule:
-    """The rule that `block` is present when the discriminator `field` has this value.
+    """Return the rule that requires `block` when the discriminator `field` has this value.
 
-    `optional`: the discriminator has neither a default nor to be given. `default`: this value is its default.
+    optional: the discriminator is optional and has no default.
+    default: the value is the default of the discriminator.
     """
     attribute, block_attribute = _snake(field), _snake(block)
 
@@ -196,33 +198,32 @@ def requires(
 
 
 def has(field: str, *values: str | bool, absent: bool = False) -> JSONSchema:
-    """The schema of objects in which a field has one of these values, or with `absent` is not given."""
+    """Return the schema of objects in which a field has one of these values, or with `absent` is unset."""
     schema: JSONSchema = {"properties": {field: {"enum": list(values)}}}
     return schema if absent else {**schema, "required": [field]}
 
 
 def allowed_if(condition: JSONSchema, *fields: str) -> JSONSchema:
-    """The schema of objects that have these fields only if the condition holds."""
+    """Return the schema of objects that have these fields only if the condition holds."""
     return {"if": condition, "else": without(*fields)}
 
 
 def without(*fields: str) -> JSONSchema:
-    """The schema of objects that have none of these fields."""
+    """Return the schema of objects without these fields."""
     return {"properties": dict.fromkeys(fields, False)}
 
 
 def other_than(*words: str) -> JSONSchema:
-    """The schema of texts that are none of these words."""
+    """Return the schema of all texts except these words."""
     return {"pattern": f"^(?!({'|'.join(words)})$)"}
 
 
 def exactly_one(ids: tuple[str, ...], *fields: str) -> Rule:
-    """The rule that exactly one field of an object is set."""
-    *first, last = fields
+    """Return the rule that exactly one of these fields is set."""
     attributes = frozenset(map(_snake, fields))
     return Rule(
         ids=ids,
-        message=f"exactly one of {', '.join(first)} and {last} must be given",
+        message=f"exactly one of {', '.join(fields[:-1])} and {fields[-1]} must be given",
         cel=f"[{', '.join(f'has(self.{field})' for field in fields)}].filter(x, x).size() == 1",
         check=lambda model: len(attributes & {name.rstrip("_") for name in model.model_fields_set}) == 1,
         schema={"oneOf": [{"required": [field]} for field in fields]},
@@ -230,7 +231,7 @@ def exactly_one(ids: tuple[str, ...], *fields: str) -> Rule:
 
 
 def whole_numbers_as_text(value: Any) -> Any:
-    """Return an object whose whole numbers are converted to text. For models with only `IntOrString` fields."""
+    """Return an object with its whole numbers as text. For models with only `IntOrString` fields."""
     if not isinstance(value, dict):
         return value
     return {

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""CallerPolicy: who may call which services through gateways in mode Model, and how much."""
+"""CallerPolicy: access of clients to ModelServices through Model gateways, and their budgets."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ TokenValue = Annotated[
     Words("must be the value of a claim: visible ASCII without quotes, backslashes and spaces"),
     Field(min_length=1, max_length=253, pattern=r"^[!#-&(-\[\]-~]+$"),
 ]
-# Limits are 32 bits wide in the rate limit service of Envoy (requests_per_unit).
+# The rate limit service of Envoy has limits of 32 bits (requests_per_unit).
 MOST = 2**32 - 1
-"""Largest limit that the rate limit service counts."""
+"""Maximum limit of the rate limit service."""
 
 
 class Caller(Model):
-    """A caller, or all that have a key."""
+    """Client by the name of its API key, or all clients."""
 
     name: Annotated[
         str,
@@ -36,9 +36,10 @@ class Caller(Model):
     ] = Field(
         min_length=1,
         max_length=253,
-        # As Kubernetes wants keys of Secrets (IsConfigMapKey of apimachinery).
+        # Same characters as in keys of Secrets (IsConfigMapKey of apimachinery).
         pattern=r"^([*]|\.?[-_a-zA-Z0-9][-._a-zA-Z0-9]*)$",
-        description="Name of the entry of a Secret that holds the caller's key; `*` is every caller that has one.",
+        description="Name of the API key, which is a key in the data of a Secret. `*` selects all clients with an API "
+        "key or a token.",
     )
 
 
@@ -51,17 +52,17 @@ def _limit_of_unit(budget: Any) -> list[Violation] | bool:
     required = _COST_FIELDS if is_cost else ("limit",)
     refused = ("limit",) if is_cost else _COST_FIELDS
     hint = 'Write amount: "50.00" and currency: USD for unit Cost, or limit for other units'
-    found = [Violation((field,), f"is required for unit {budget.unit}", hint=hint) for field in required]
-    found = [each for each in found if getattr(budget, str(each.path[0])) is None]
-    given = [field for field in refused if getattr(budget, field) is not None]
+    missing = [Violation((field,), f"is required for unit {budget.unit}", hint=hint) for field in required]
+    missing = [violation for violation in missing if getattr(budget, str(violation.path[0])) is None]
+    extra = [field for field in refused if getattr(budget, field) is not None]
     return [
-        *found,
-        *(Violation((field,), f"is not allowed for unit {budget.unit}", hint=hint) for field in given),
+        *missing,
+        *(Violation((field,), f"is not allowed for unit {budget.unit}", hint=hint) for field in extra),
     ] or True
 
 
 class Budget(Model):
-    """Limit of what callers may use in a window of time."""
+    """Token, request or cost budget: a quota per window."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -87,14 +88,15 @@ class Budget(Model):
 
     @classmethod
     def hint_of_null(cls, field: str, _content: Mapping[str, Any]) -> str:
-        """Return what to write where the field by which callers share a budget has no value."""
+        """Return the hint for a `scope` without a value. Empty for other fields."""
         return "Write Policy or Caller, or remove it for a budget of each caller" if field == "scope" else ""
 
-    name: DNSLabel = Field(description="Name of the budget.")
+    name: DNSLabel = Field(description="Name of the budget. Must be unique in the policy.")
     unit: Literal["Tokens", "InputTokens", "OutputTokens", "Requests", "Cost"] = Field(
-        description="Unit of the budget: requests, tokens that engines and providers report at the end of a response, "
-        "or the cost of these tokens at the model prices in the price catalog. Requests are counted on arrival. A "
-        "stream is not counted if its client disconnects before the end: add a budget with unit Requests."
+        description="Unit of the budget. Requests are counted on arrival. Tokens are counted at the end of a response, "
+        "as the engine or provider reports them. Cost is the cost of these tokens at the model prices in the price "
+        "catalog. The tokens of a stream are not counted if its client disconnects early. Add a budget with unit "
+        "Requests to limit such streams."
     )
     limit: int | None = Field(
         default=None,
@@ -109,24 +111,29 @@ class Budget(Model):
         default=None, description="Currency of the amount. Must be the currency of the price catalog."
     )
     per: Literal["Minute", "Hour", "Day", "Month"] = Field(
-        description="Window: full minutes, hours and days of UTC, for everyone at once; a Month is 30 days, "
-        "counted from 1970-01-01, and no month of the calendar."
+        description="Window of the budget. Windows are fixed, and start for all clients at full minutes, hours and "
+        "days of UTC. A Month is a window of 30 days, counted from 1970-01-01, and not a calendar month."
     )
     scope: Literal["Caller", "Policy"] = Field(
-        default="Caller", description="Caller: each caller has a budget; Policy: all callers share one."
+        default="Caller",
+        description="Scope of the budget. With Caller, each client has the whole budget. With Policy, all clients of "
+        "the policy share the budget. Defaults to Caller.",
     )
     when_spent: Literal["Refuse", "Overflow"] = Field(
         default="Refuse",
-        description="Refuse answers 429 until the window ends; Overflow sends requests to endpoints of the next "
-        "priority, which the budget does not count, and answers 429 where a service has none.",
+        description="Action when the budget is exhausted. Refuse rejects requests with status 429 until the window "
+        "ends. Overflow routes requests to endpoints of the next priority, where the budget does not count them. A "
+        "service without such endpoints rejects them with status 429. Defaults to Refuse.",
     )
     when_unavailable: Literal["Refuse", "Allow"] = Field(
-        default="Refuse", description="What happens to requests while use cannot be counted."
+        default="Refuse",
+        description="Action if usage cannot be counted. Refuse rejects requests, and Allow accepts them without "
+        "counting. Defaults to Refuse.",
     )
 
     @property
     def quantity(self) -> Decimal:
-        """Limit or amount."""
+        """Limit or amount of the budget."""
         return Decimal(self.amount) if self.amount else Decimal(self.limit or 0)
 
 
@@ -137,11 +144,11 @@ _HINTS_OF_NULLS = {
 
 
 class CallerPolicySpec(Spec):
-    """Callers, services, and how much of them."""
+    """Desired state of the policy."""
 
     @classmethod
     def hint_of_null(cls, field: str, _content: Mapping[str, Any]) -> str:
-        """Return what to write where a field that restricts callers has no value."""
+        """Return the hint for a field without a value that restricts clients. Empty for other fields."""
         return _HINTS_OF_NULLS.get(field, "")
 
     RULES: ClassVar[tuple[Rule, ...]] = (
@@ -150,7 +157,7 @@ class CallerPolicySpec(Spec):
             message="callers, callerSelector, subjects or groups must be set",
             cel="has(self.callers) || has(self.callerSelector) || has(self.subjects) || has(self.groups)",
             check=lambda spec: (
-                any(each is not None for each in (spec.callers, spec.caller_selector, spec.subjects, spec.groups))
+                any(clients is not None for clients in (spec.callers, spec.caller_selector, spec.subjects, spec.groups))
                 or [Violation(("callers",), "is required, or callerSelector, subjects or groups instead")]
             ),
             hint='Add callers: [{name: "*"}] for every client with an API key or a token',
@@ -158,7 +165,7 @@ class CallerPolicySpec(Spec):
         ),
         Rule(
             ids=("CP-2",),
-            message=f"callers must be names, or '{EVERY_CALLER}' alone, which is every caller",
+            message=f"callers must not contain '{EVERY_CALLER}' together with names",
             cel=f"!has(self.callers) || self.callers.size() == 1 || "
             f"!self.callers.exists(c, c.name == '{EVERY_CALLER}')",
             check=lambda spec: (
@@ -179,13 +186,18 @@ class CallerPolicySpec(Spec):
     )
 
     services: LabelSelector | None = Field(
-        default=None, description="ModelServices of the namespace, by their labels; absent is all of them."
+        default=None,
+        description="Label selector for the ModelServices in the namespace. If unset, selects all ModelServices.",
     )
     callers: Annotated[list[Caller], ListMap(("name",))] | None = Field(
-        default=None, min_length=1, max_length=64, description="Callers that may call the services."
+        default=None,
+        min_length=1,
+        max_length=64,
+        description="Clients that can call the services, by the name of their API key.",
     )
     caller_selector: LabelSelector | None = Field(
-        default=None, description="Callers whose keys are in Secrets with these labels may call the services too."
+        default=None,
+        description="Label selector for Secrets with API keys. Clients with these API keys can call the services.",
     )
     subjects: list[TokenValue] | None = Field(
         default=None,
@@ -200,50 +212,57 @@ class CallerPolicySpec(Spec):
         description="Groups in the groupsClaim of tokens. Clients in at least one group can call the services.",
     )
     budgets: Annotated[list[Budget], ListMap(("name",))] | None = Field(
-        default=None, max_length=8, description="How much they may use; each of them holds."
+        default=None,
+        max_length=8,
+        description="Token, request and cost budgets of the clients. All budgets apply. If unset, usage is not "
+        "limited.",
     )
 
 
 class BudgetUse(Model):
-    """Use of a budget at a gateway."""
+    """Usage of a budget at a gateway."""
 
-    gateway: str = Field(description="InferenceGateway that counts it; each has counters of its own.")
-    caller: str | None = Field(default=None, description="The caller; absent for a budget that all callers share.")
+    gateway: str = Field(description="InferenceGateway of the counter. Each gateway has separate counters.")
+    caller: str | None = Field(
+        default=None, description="Name of the client. Unset for a budget that all clients share."
+    )
     used: int = Field(
         ge=0,
-        description="How much is used of the current window. What goes beyond the limit with the answer that "
-        "spends it is not counted here. While a caller's key is rotated, that of both keys, each of which has the "
-        "whole limit.",
+        description="Usage in the current window. It does not include usage above the limit by the response that "
+        "exhausts the budget. While an API key is rotated, usage is the sum of both keys, each of which has the whole "
+        "limit.",
     )
-    spent: str | None = Field(default=None, description="Used amount of money, for unit Cost.")
+    spent: str | None = Field(default=None, description="Cost in the current window, for unit Cost.")
 
 
 class BudgetStatus(Model):
-    """Use of a budget."""
+    """Usage of a budget."""
 
     name: str = Field(description="Name of the budget.")
-    unit: str = Field(description="What is counted.")
+    unit: str = Field(description="Unit of the budget.")
     limit: int = Field(description="Limit per window, in requests, tokens, or budget units for unit Cost.")
     amount: str | None = Field(default=None, description="Maximum cost per window, for unit Cost.")
     currency: str | None = Field(default=None, description="Currency of the amount.")
     per: str = Field(description="Length of the window.")
-    use: list[BudgetUse] = Field(description="Use at each gateway, the callers that used most first.")
-    more_callers: int | None = Field(default=None, description="How many callers are not listed, as they used less.")
-    resets_at: str | None = Field(default=None, description="When the window ends, and the next one begins.")
+    use: list[BudgetUse] = Field(description="Usage at each gateway, highest usage first.")
+    more_callers: int | None = Field(
+        default=None, description="Number of clients with less usage that are not listed. If unset, all are listed."
+    )
+    resets_at: str | None = Field(default=None, description="End of the current window, when the budget resets.")
 
 
 class CallerPolicyStatus(Status):
     """Observed state of the policy."""
 
     budgets: Annotated[list[BudgetStatus], ListMap(("name",))] | None = Field(
-        default=None, description="How much is used of the budgets, as far as gateways say it."
+        default=None, description="Usage of the budgets that gateways report."
     )
 
 
 class CallerPolicy(Resource):
-    """Rights to call services of a namespace through gateways in mode Model, and how much.
+    """Access of clients to ModelServices in the namespace through Model gateways, with budgets.
 
-    A service that a policy selects answers only to callers that one of its policies names.
+    A service that at least one policy selects accepts only the clients of its policies.
     """
 
     RULES: ClassVar[tuple[Rule, ...]] = (name_rule("CP-3", label=False),)
@@ -252,15 +271,15 @@ class CallerPolicy(Resource):
     PLURAL: ClassVar[str] = "callerpolicies"
     SHORT_NAMES: ClassVar[tuple[str, ...]] = ("cp",)
 
-    spec: CallerPolicySpec = Field(description="Which callers, of which services, and how much.")
-    status: CallerPolicyStatus | None = Field(default=None, description="What is known of the policy.")
+    spec: CallerPolicySpec = Field(description="Desired state of the policy.")
+    status: CallerPolicyStatus | None = Field(default=None, description="Observed state of the policy.")
 
     @property
     def named_callers(self) -> Sequence[str]:
-        """Names of callers, as written; that of every caller is none."""
+        """Names of clients in `callers`, except `*`."""
         return [caller.name for caller in self.spec.callers or () if caller.name != EVERY_CALLER]
 
     @property
     def is_for_everyone(self) -> bool:
-        """Return True for a policy for every caller that has a key."""
+        """Return whether the policy selects all clients."""
         return any(caller.name == EVERY_CALLER for caller in self.spec.callers or ())

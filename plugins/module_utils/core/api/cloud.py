@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Parts that cluster kinds share: their base class, credentials, Capacity Blocks, status, the rule of pool sizes."""
+"""Common models of the cluster kinds: base class, credentials, Capacity Blocks, cache status, and node pool sizes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..._pydantic import Field
 from .base import DNS_LABEL, DNS_LABEL_WORDS, GROUP_INFRASTRUCTURE, Column, Model, Rule, Violation, Words
 from .resource import Resource, Spec
 
-# A pool's name becomes the value of a node label and part of names of cloud objects.
+# The name of a node pool is the value of a node label, and part of the names of cloud resources.
 POOL_NAME_PATTERN = DNS_LABEL
 PoolName = Annotated[str, Words(DNS_LABEL_WORDS), Field(min_length=1, max_length=40, pattern=POOL_NAME_PATTERN)]
 Cidr = Annotated[str, Field(max_length=18)]
@@ -20,38 +20,46 @@ Zone = Annotated[str, Field(min_length=1, max_length=63)]
 
 
 class Credentials(Model):
-    """Reference to the provider configuration that signs calls to the cloud."""
+    """Reference to the provider configuration with the credentials for the cloud API."""
 
     type: Literal["ProviderConfig", "ClusterProviderConfig"] = Field(
-        default="ClusterProviderConfig", description="Whether the provider configuration is namespaced or cluster-wide."
+        default="ClusterProviderConfig",
+        description="Kind of the provider configuration: ProviderConfig is namespaced, and ClusterProviderConfig is "
+        "cluster-scoped. Defaults to ClusterProviderConfig.",
     )
     name: str = Field(
-        default="default", min_length=1, max_length=253, description="Name of the provider configuration."
+        default="default",
+        min_length=1,
+        max_length=253,
+        description="Name of the provider configuration. Defaults to `default`.",
     )
 
 
 class CloudClusterSpec(Spec):
-    """Location of the cluster. Subclasses have all that one cloud offers."""
+    """Desired state of a cloud cluster. Subclasses add the fields of each cloud."""
 
-    region: str = Field(min_length=1, max_length=32, description="Region of the cloud.")
+    region: str = Field(min_length=1, max_length=32, description="Cloud region of the cluster.")
 
 
 class CloudCluster(Resource):
-    """A Kubernetes cluster that is created in a cloud. The kind of each cloud is a subclass."""
+    """Cluster to create in a cloud. Each cloud has a subclass."""
 
     GROUP: ClassVar[str] = GROUP_INFRASTRUCTURE
     COLUMNS: ClassVar[tuple[Column, ...]] = (Column("REGION", ".spec.region"),)
-    # Of the pool that is added for controllers: the field that names a machine, and the machine.
+    # Machine of the system node pool, by the name of its field.
     SYSTEM_MACHINE: ClassVar[Mapping[str, str]] = MappingProxyType({})
 
-    spec: CloudClusterSpec = Field(description="Where the cluster is and which nodes it has.")
+    spec: CloudClusterSpec = Field(description="Desired state of the cluster.")
 
 
 class CapacityBlock(Model):
-    """GPU capacity bought ahead of time on AWS."""
+    """AWS Capacity Block: GPU capacity that is reserved for a period."""
 
     capacity_reservation_id: Annotated[str, Words("must be `cr-` and hexadecimal digits")] = Field(
-        min_length=4, max_length=64, pattern="^cr-[0-9a-f]+$", description="ID of the capacity reservation, cr-…"
+        min_length=4,
+        max_length=64,
+        pattern="^cr-[0-9a-f]+$",
+        description="ID of the capacity reservation, such as cr-0123456789abcdef0.",
     )
 
 
@@ -59,7 +67,7 @@ class CacheStatus(Model):
     """Storage for model weights."""
 
     storage_class_name: str | None = Field(
-        default=None, max_length=253, description="StorageClass for volumes that many pods read and write (RWX)."
+        default=None, max_length=253, description="StorageClass for ReadWriteMany volumes."
     )
 
 
@@ -84,9 +92,9 @@ def _node_counts(pool: Any) -> list[Violation]:
 
 
 def node_count_rule(identifier: str) -> Rule:
-    """Neither the smallest size of a pool nor the one it starts with is above the largest (cloud APIs refuse that).
+    """Return the rule that minNodeCount and nodeCount are at most maxNodeCount, because cloud APIs reject other sizes.
 
-    A start below the minimum is valid: nodeCount has a default of 1, and autoscaling raises the pool at once.
+    nodeCount can be below minNodeCount, because it has a default of 1, and the autoscaler adds nodes immediately.
     """
     return Rule(
         ids=(identifier,),

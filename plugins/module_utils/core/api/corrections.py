@@ -1,8 +1,8 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Hints for values of a wrong type or spelling: what to write instead, where that is certain."""
+"""Hints for values of a wrong type or spelling, if the correct value is certain."""
 
-# To isinstance a bool is an int. pylint: disable=unidiomatic-typecheck
+# isinstance accepts a bool as an int. pylint: disable=unidiomatic-typecheck
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .shape import Shape, fields_of
 
 _LONGEST = 60
 _LARGEST = 2**53
-# Seconds, and billions of parameters, with the largest number that is likely to lack the unit.
+# Units of seconds and of billions of parameters, with the largest number that probably lacks the unit.
 _UNITS = (("s", 3600), ("B", 2000))
 _TRUE = frozenset({"true", "yes", "on", "y", "t", "1", "enabled"})
 _FALSE = frozenset({"false", "no", "off", "n", "f", "0", "disabled"})
@@ -31,7 +31,7 @@ _CHOICE_LIKENESS = 0.8
 _AMOUNT = re.compile(r"([0-9.]+)([kmKMGTPE])(i?)")
 _POWERS = "kmgtpe"
 _LEAST_GIB = Fraction(1, 2)
-# A word that fields for names accept, and fields for amounts do not.
+# Fields for names accept this text, and fields for amounts do not.
 _NAME = "name"
 _GROUPED = re.compile(r"[0-9]{1,3}(?:[,_ '][0-9]{3})+|[0-9]+(?:_[0-9]+)+")
 _DECIMAL = re.compile(r"-?[0-9]{1,15}(?:\.0*)?")
@@ -41,8 +41,11 @@ _PAIR = re.compile(r"([A-Za-z0-9_./-]+) ?[=:] ?([A-Za-z0-9_.-]+)")
 
 
 def of_type(shape: Shape, name: str, value: object, shown: bool) -> str:
-    """Return the hint for a value of another type than that of its field. `name`: that of the field; `shown`: the value
-    may be repeated."""
+    """Return the hint for a value of the wrong type.
+
+    name: name of the field.
+    shown: the hint can contain the value.
+    """
     match shape.kind:
         case "integer":
             return _for_integer(shape, name, value, shown)
@@ -64,8 +67,8 @@ def of_choice(shape: Shape, value: object) -> str:
     """
     only = value[0] if type(value) is list and len(value) == 1 else value
     if type(only) is bool:
-        words = _TRUE if only else _FALSE
-        return next((f'Write "{choice}"' for choice in shape.enum if choice.lower() in words), "")
+        spellings = _TRUE if only else _FALSE
+        return next((f'Write "{choice}"' for choice in shape.enum if choice.lower() in spellings), "")
     if type(only) is not str:
         return ""
     exact = {choice.lower(): choice for choice in shape.enum}.get(only.strip().lower())
@@ -81,7 +84,7 @@ def of_spelling(shape: Shape, value: object) -> str:
         return ""
     stripped = value.strip()
     spellings = [stripped, stripped.rstrip("/")]
-    # A name in the form of an amount is not converted.
+    # A name with the format of an amount is not converted.
     if re.search(shape.pattern, _NAME):
         spellings += [stripped.lower(), re.sub(r"[\s_]+", "-", stripped.lower())]
     else:
@@ -90,7 +93,7 @@ def of_spelling(shape: Shape, value: object) -> str:
 
 
 def _amounts(shape: Shape, text: str) -> Iterator[str]:
-    """Yield the spellings of an amount that a text may mean."""
+    """Yield the possible spellings of an amount."""
     yield meant_quantity(text)
     # Quantities also have the unit m, but not the unit s.
     if _DURATION.fullmatch(text) and _fits(shape, "1s"):
@@ -101,7 +104,7 @@ def _amounts(shape: Shape, text: str) -> Iterator[str]:
 
 
 def _with_units(number: str) -> Iterator[str]:
-    """Yield a number with each unit that it is likely to lack."""
+    """Yield a number with each unit that it probably lacks."""
     return (f"{number}{unit}" for unit, largest in _UNITS if 0 < float(number) <= largest)
 
 
@@ -114,7 +117,7 @@ def _fits(shape: Shape, text: str) -> bool:
 
 
 def _written(value: object) -> str:
-    """A value as a manifest has it: a text in quotes where it would otherwise be something else."""
+    """Return a value in YAML, with quotes around a text that YAML would read as another type."""
     if type(value) is str and _PLAIN.fullmatch(value) and value.lower() not in _NOT_PLAIN:
         return value
     return json.dumps(value, ensure_ascii=False)
@@ -141,7 +144,7 @@ def _for_integer(shape: Shape, name: str, value: object, shown: bool) -> str:
 
 
 def _integer(name: str, value: object) -> int | None:
-    """Return the number that a value means in a field. The name of the field ends with its unit, if it has a unit."""
+    """Return the integer for a value. None if it is not certain. The name of a field with a unit ends with the unit."""
     if type(value) is int:
         return value
     if type(value) is float:
@@ -179,7 +182,7 @@ def _unit(word: str) -> str:
 
 
 def _gibibytes(text: str, *, exact: bool) -> int | None:
-    """Return the GiB of an amount, the next whole number. Clouds say GB and mean GiB: there (not `exact`) both are."""
+    """Return an amount in GiB, rounded up. If not `exact`, GB means GiB, as in the APIs of clouds."""
     amount = _AMOUNT.fullmatch(meant_quantity(text))
     if amount is None:
         return None
@@ -187,25 +190,25 @@ def _gibibytes(text: str, *, exact: bool) -> int | None:
     power = _POWERS.index(letter.lower()) + 1
     unit = Fraction(1024 if binary or not exact else 1000) ** power
     gibibytes = Fraction(number) * unit / 1024**3
-    # Less is a wrong suffix rather than a small disk.
+    # A smaller amount is probably a wrong suffix, and not a small disk.
     return ceil(gibibytes) if gibibytes >= _LEAST_GIB else None
 
 
 def _for_boolean(value: object) -> str:
     only = _only(value)
-    given = value if only is None else only
-    if type(given) is bool:
-        word = str(given).lower()
-    elif type(given) in (str, int):
-        lowered = str(given).strip().lower()
-        word = "true" if lowered in _TRUE else "false" if lowered in _FALSE else ""
+    scalar = value if only is None else only
+    if type(scalar) is bool:
+        literal = str(scalar).lower()
+    elif type(scalar) in (str, int):
+        lowered = str(scalar).strip().lower()
+        literal = "true" if lowered in _TRUE else "false" if lowered in _FALSE else ""
     else:
-        word = ""
-    if not word:
+        literal = ""
+    if not literal:
         return ""
-    if type(value) is str and value.lower() == word:
-        return f"Write it without quotes: {word}"
-    return f"Write {word}"
+    if type(value) is str and value.lower() == literal:
+        return f"Write it without quotes: {literal}"
+    return f"Write {literal}"
 
 
 # --- texts, lists and mappings ---
@@ -213,18 +216,18 @@ def _for_boolean(value: object) -> str:
 
 def _for_text(shape: Shape, value: object, shown: bool) -> str:
     only = _only(value)
-    given = value if only is None else only
-    if type(given) not in (str, bool, int, float):
+    scalar = value if only is None else only
+    if type(scalar) not in (str, bool, int, float):
         return ""
-    text = str(given).lower() if type(given) is bool else str(given)
+    text = str(scalar).lower() if type(scalar) is bool else str(scalar)
     if shape.pattern and not _fits(shape, text):
-        return _due(shape) if type(given) in (str, bool) else _with_unit(shape, given, shown)
+        return _required_format(shape) if type(scalar) in (str, bool) else _with_unit(shape, scalar, shown)
     if only is not None:
-        written = f"{json.dumps(only, ensure_ascii=False)}," if shown and type(only) is str else "it"
-        return f"Write {written} without a list"
-    if type(given) is bool or not shown or not re.fullmatch(r"-?[0-9.]+", text):
+        item = f"{json.dumps(only, ensure_ascii=False)}," if shown and type(only) is str else "it"
+        return f"Write {item} without a list"
+    if type(scalar) is bool or not shown or not re.fullmatch(r"-?[0-9.]+", text):
         return "Put it in quotes"
-    return f'Quote it: "{text}"{_lost(shape, given)}'
+    return f'Quote it: "{text}"{_lost(shape, scalar)}'
 
 
 def _lost(shape: Shape, value: object) -> str:
@@ -237,14 +240,14 @@ def _lost(shape: Shape, value: object) -> str:
 
 
 def _with_unit(shape: Shape, value: object, shown: bool) -> str:
-    """Return the hint for a number where a text is due that it is not by itself: with its unit, or what it must be."""
-    written = next((amount for amount in _with_units(str(value)) if _fits(shape, amount)), "")
-    if written:
-        return f"Write {_written(written)}" if shown else "Write the unit behind it"
-    return _due(shape)
+    """Return the hint for a number in a field for an amount: the number with a unit, or the required format."""
+    corrected = next((amount for amount in _with_units(str(value)) if _fits(shape, amount)), "")
+    if corrected:
+        return f"Write {_written(corrected)}" if shown else "Write the unit behind it"
+    return _required_format(shape)
 
 
-def _due(shape: Shape) -> str:
+def _required_format(shape: Shape) -> str:
     return f"It {shape.words}" if shape.words else ""
 
 
@@ -253,11 +256,11 @@ def _for_list(shape: Shape, value: object, shown: bool) -> str:
         return "Put '- ' before the first key, to make it an item of a list"
     item = shape.item
     if shown and item and item.kind == "text" and type(value) is str and len(value) <= _LONGEST:
-        parts = [part.strip() for part in value.split(",")]
-        if len(parts) >= (shape.shortest or 0) and all(
-            _PLAIN.fullmatch(part) and _is_item(item, part) for part in parts
+        texts = [text.strip() for text in value.split(",")]
+        if len(texts) >= (shape.shortest or 0) and all(
+            _PLAIN.fullmatch(text) and _is_item(item, text) for text in texts
         ):
-            return f"Write [{', '.join(map(_written, parts))}]"
+            return f"Write [{', '.join(map(_written, texts))}]"
     if shown and item and item.kind == "integer" and type(value) is int and not item.outside(value):
         return f"Write [{value}]"
     if type(value) in (str, int, float, bool):
@@ -287,15 +290,15 @@ def _for_mapping(shape: Shape, value: object, shown: bool) -> str:
 
 
 def _accepts(shape: Shape, value: object) -> bool:
-    """Return whether a value is valid for a field. A text of digits may lack its unit."""
+    """Return whether a value is valid for a field. Return False for a text of digits, which might lack its unit."""
     if type(value) is int:
         return shape.kind == "integer" and not shape.outside(value)
     return type(value) is str and shape.kind == "text" and not _DECIMAL.fullmatch(value) and _is_item(shape, value)
 
 
 def _only(value: object) -> object:
-    """Return the only item of a list, where it is a text, a number, true or false; else None."""
+    """Return the only item of a list if it is a text, an integer, or a boolean. Otherwise None."""
     if type(value) is list and len(value) == 1 and type(value[0]) in (str, int, bool):
-        found: object = value[0]
-        return found
+        item: object = value[0]
+        return item
     return None

@@ -1,10 +1,10 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""CustomResourceDefinitions made from the models, so that API servers refuse what `parse` refuses.
+"""CustomResourceDefinitions of the models. API servers reject the documents that `parse` rejects.
 
 The schemas are structural (https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/):
-every node has a type, there are no references. Rules between fields become CEL rules; lists and texts that rules
-go through have limits, so that the rules stay within the cost budget of API servers.
+each node has a type, and there are no references. Rules between fields are CEL rules. Lists and texts that CEL rules
+read have size limits, because API servers limit the estimated cost of rules.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from .shape import FieldShape, Shape, fields_of
 CATEGORY = "modelplane"
 
 _TYPES = {"text": "string", "integer": "integer", "boolean": "boolean"}
-# What API servers know themselves: nothing but the type may be said about it.
+# API servers define these fields. A schema can only contain their type.
 _BUILT_IN = ("apiVersion", "kind", "metadata")
 
 
 def crd(kind: type[Resource]) -> dict[str, Any]:
-    """The CustomResourceDefinition (apiextensions.k8s.io/v1) of a kind."""
+    """Return the CustomResourceDefinition (apiextensions.k8s.io/v1) of a kind."""
     subresources: dict[str, Any] = {"status": {}}
     if kind.SCALE is not None:
         desired, observed, selector = kind.SCALE
@@ -71,12 +71,12 @@ def _columns(kind: type[Resource]) -> list[dict[str, Any]]:
 
 
 def _column(column: Column) -> dict[str, Any]:
-    written: dict[str, Any] = {"name": column.name, "type": column.type, "jsonPath": column.path}
+    definition: dict[str, Any] = {"name": column.name, "type": column.type, "jsonPath": column.path}
     if column.description:
-        written["description"] = column.description
+        definition["description"] = column.description
     if column.priority:
-        written["priority"] = column.priority
-    return written
+        definition["priority"] = column.priority
+    return definition
 
 
 def _root(kind: type[Resource]) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Settings of clusters and node pools that only EKS has: logs, encryption of Secrets, and how machines are bought.
+"""EKS settings of clusters and node pools: logs, encryption of Secrets, and capacity type.
 
-Names and values are those of EKS' own API (CreateCluster, CreateNodegroup) where it has them.
+Names and values are from the EKS API (CreateCluster, CreateNodegroup) if the API has them.
 """
 
 from __future__ import annotations
@@ -21,34 +21,39 @@ LogType = Literal["api", "audit", "authenticator", "controllerManager", "schedul
 
 
 class EKSLogging(Model):
-    """Logs of the control plane."""
+    """Control plane logs."""
 
     types: Annotated[list[LogType], Atomic()] = Field(
-        max_length=5, description="Logs that go to CloudWatch; empty is none. CloudWatch costs by the byte."
+        max_length=5,
+        description="Log types to send to CloudWatch, which bills by volume. An empty list disables the logs.",
     )
 
 
 class EKSEncryptionConfig(Model):
-    """Encryption of Secrets in the database of the cluster, beside that of its disks."""
+    """Encryption of Secrets in etcd, in addition to disk encryption."""
 
-    key_arn: KeyArn = Field(description="Key of AWS KMS in the region; it stays for the life of the cluster.")
+    key_arn: KeyArn = Field(
+        description="ARN of an AWS KMS key in the region of the cluster. Immutable after it is set."
+    )
 
 
 class EKSClusterSettings(Model):
-    """Settings of a cluster that only EKS has."""
+    """Cluster settings for EKS."""
 
     logging: EKSLogging | None = Field(
-        default=None, description="Logs of the control plane that go to CloudWatch; absent is left as it is."
+        default=None, description="Control plane logs. If unset, the setting is left unchanged."
     )
     encryption_config: EKSEncryptionConfig | None = Field(
-        default=None, description="Encryption of Secrets with a key of your own; absent is left as it is."
+        default=None,
+        description="Encryption of Secrets with a customer-managed key. If unset, the setting is left unchanged.",
     )
 
 
 class EKSPoolSettings(Model):
-    """Settings of a node pool that only EKS has."""
+    """Node pool settings for EKS."""
 
     capacity_type: Literal["ON_DEMAND", "SPOT"] = Field(
         default="ON_DEMAND",
-        description="SPOT takes spare machines for less, which AWS takes back with two minutes of notice.",
+        description="Capacity type of the nodes. AWS can interrupt SPOT instances with a notice of two minutes. "
+        "Defaults to ON_DEMAND.",
     )

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Engines: what a ModelDeployment asks for and a ModelReplica runs, and the rules both share."""
+"""Engines: common fields and rules of ModelDeployments and ModelReplicas."""
 
 from __future__ import annotations
 
@@ -28,32 +28,34 @@ _SHAPE_SCHEMA: JSONSchema = {
 
 
 class ModelCacheRef(Model):
-    """A ModelCache of the same namespace."""
+    """Reference to a ModelCache in the same namespace."""
 
     name: str = Field(min_length=1, description="Name of the ModelCache.")
 
 
 class ReadOnlyCacheRef(ModelCacheRef):
-    """A ModelCache of the same namespace, and how pods mount it."""
+    """Reference to a ModelCache in the same namespace, with mount settings."""
 
     read_only: bool | None = Field(
         default=None,
         description="Whether pods mount the weights read-only, with a separate directory for Python modules of the "
-        "model (HF_MODULES_CACHE). If unset, new replicas mount read-only, others keep their mount until they roll.",
+        "model (HF_MODULES_CACHE). If unset, new replicas mount read-only, and existing replicas keep their mount "
+        "until they roll.",
     )
 
 
 class ClusterSelector(Model):
-    """Selector of clusters by their labels."""
+    """Selector of InferenceClusters by label."""
 
     match_labels: dict[str, str] | None = Field(
         default=None,
-        description="Labels a cluster must have, all of them with these values; `modelplane.ai/cluster` is its name.",
+        description="Map of label keys and values. A cluster must match all entries. The label `modelplane.ai/cluster` "
+        "contains the name of the cluster. If unset, selects all clusters.",
     )
 
 
 class Selector(Model):
-    """A condition on one device."""
+    """Condition on a device."""
 
     MIN_PROPERTIES: ClassVar[int] = 1
 
@@ -61,37 +63,46 @@ class Selector(Model):
         default=None,
         min_length=1,
         max_length=10240,
-        description="CEL expression over device.driver, device.attributes and device.capacity.",
+        description="CEL expression that returns true for a matching device. It can read device.driver, "
+        "device.attributes and device.capacity.",
     )
 
 
-# resource.k8s.io/v1: a FullyQualifiedName, the domain of which is a DNS subdomain and the rest a C identifier.
+# FullyQualifiedName of resource.k8s.io/v1: a DNS subdomain as the domain, and a C identifier.
 _ATTRIBUTE = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z_][A-Za-z0-9_]*$"
 
 
 class DeviceConstraint(Model):
-    """Attributes that the devices of one pod must have in common."""
+    """Constraint on the devices that a pod claims together."""
 
     requests: Annotated[list[DNSLabel], Atomic()] | None = Field(
-        default=None, min_length=1, max_length=16, description="Requests whose devices are meant; absent is all."
+        default=None,
+        min_length=1,
+        max_length=16,
+        description="Names of the requests that the constraint applies to. If unset, the constraint applies to all "
+        "requests.",
     )
     match_attribute: Annotated[str, Words("must be domain/name, such as resource.kubernetes.io/pcieRoot")] = Field(
         min_length=3,
         max_length=96,
         pattern=_ATTRIBUTE,
-        description="Attribute (domain/name) that all these devices must have, with the same value.",
+        description="Attribute (domain/name) that must have the same value for all devices of the requests.",
     )
 
 
 def constraint_rule(identifier: str, requests: str, constraints: str, read: Callable[[Any], tuple[Any, Any]]) -> Rule:
-    """The rule that constraints name requests, under this id: the fields of both, and how to read them."""
+    """Return the rule that constraints only contain names of existing requests.
+
+    requests, constraints: names of the fields.
+    read: returns the values of the fields.
+    """
 
     def check(model: Any) -> list[Violation]:
-        asked, written = read(model)
-        names = {request.name for request in asked or ()}
+        request_values, constraint_values = read(model)
+        names = {request.name for request in request_values or ()}
         return [
             Violation((constraints, index, "requests", position), value=name)
-            for index, constraint in enumerate(written or ())
+            for index, constraint in enumerate(constraint_values or ())
             for position, name in enumerate(constraint.requests or ())
             if name not in names
         ]
@@ -109,9 +120,11 @@ def constraint_rule(identifier: str, requests: str, constraints: str, read: Call
 
 
 class Worker(Model):
-    """Size of the Worker part of an engine."""
+    """Size of the Worker member of an engine."""
 
-    nodes: int = Field(ge=1, le=63, description="Worker pods, one on each node; the Leader is not counted.")
+    nodes: int = Field(
+        ge=1, le=63, description="Number of Worker pods, each on a separate node. It does not include the Leader."
+    )
 
 
 class Stall(Model):
@@ -121,26 +134,36 @@ class Stall(Model):
         default=300,
         ge=60,
         le=3600,
-        description="Number of seconds without progress after which the probe requests one token from the engine.",
+        description="Number of seconds without progress after which the probe requests one token from the engine. "
+        "Defaults to 300.",
     )
     action: Literal["Report", "Restart"] = Field(
         default="Report",
         description="Action if the engine does not respond. Report writes a line to the log of the container. Restart "
-        "also restarts the container after three consecutive failures.",
+        "also restarts the container after three consecutive failures. Defaults to Report.",
     )
 
 
 class EngineBase(Model):
-    """Fields that the engines of a deployment and of its replicas share."""
+    """Common fields of the engines of ModelDeployments and ModelReplicas."""
 
-    name: DNSLabel = Field(description="Name of the engine; part of workload names.")
-    copies: int = Field(default=1, ge=1, le=64, description="Equal copies of the engine.")
-    phase: Phase | None = Field(default=None, description="Half of a PrefillDecode pair; not allowed otherwise.")
+    name: DNSLabel = Field(description="Name of the engine. It is part of the names of workloads.")
+    copies: int = Field(
+        default=1,
+        ge=1,
+        le=64,
+        description="Number of engine copies (data-parallel groups) in each replica. Defaults to 1.",
+    )
+    phase: Phase | None = Field(
+        default=None,
+        description="Phase of the engine in serving mode PrefillDecode. Required in this mode, otherwise not allowed.",
+    )
     startup_minutes: int | None = Field(
         default=None,
         ge=1,
         le=1440,
-        description="Maximum startup time of the engine in minutes. Then its container restarts. Defaults to 60.",
+        description="Maximum startup time of the engine in minutes, after which its container restarts. Defaults to "
+        "60.",
     )
     port: int | None = Field(
         default=None,
@@ -185,7 +208,7 @@ def _phases_without_split(spec: Any) -> list[Violation]:
 
 
 def phase_rules(ids: tuple[str, str, str, str]) -> tuple[Rule, ...]:
-    """The rules on engines and the serving mode, under these ids."""
+    """Return the rules with these ids for engines and the serving mode."""
     two, prefill, decode, unified = ids
     return (
         Rule(
@@ -230,7 +253,7 @@ def _shape(engine: Any) -> bool:
 
 
 def shape_rule(identifier: str) -> Rule:
-    """The rule on the roles of an engine's members, under this id."""
+    """Return the rule with this id for the roles of the members of an engine."""
     return Rule(
         ids=(identifier,),
         message="members must be one Standalone, or one Leader and one Worker",
@@ -240,13 +263,13 @@ def shape_rule(identifier: str) -> Rule:
             "!self.members.exists(m, m.role == 'Standalone'))"
         ),
         check=_shape,
-        hint="One member is one pod on one node; Leader and Worker together are a gang over several nodes",
+        hint="A Standalone engine has one pod. A Leader and a Worker are a multi-node engine",
         schema={"properties": {"members": _SHAPE_SCHEMA}},
     )
 
 
 def worker_rule(identifier: str) -> Rule:
-    """The rule that only a Worker has a size, under this id."""
+    """Return the rule with this id that allows `worker` only for the role Worker."""
     return Rule(
         ids=(identifier,),
         message="worker is allowed only when role is Worker",

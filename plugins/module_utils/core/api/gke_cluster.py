@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""GKECluster: a Kubernetes cluster on Google Cloud."""
+"""GKECluster: cluster to create on Google Kubernetes Engine."""
 
 from __future__ import annotations
 
@@ -17,22 +17,30 @@ from .resource import Status
 
 
 class GKENetworking(Model):
-    """Address ranges of the cluster."""
+    """Network settings of the cluster."""
 
-    pod_cidr: str = Field(default="10.1.0.0/16", max_length=18, description="Range of pods.")
-    service_cidr: str = Field(default="10.2.0.0/16", max_length=18, description="Range of services.")
-    node_cidr: str = Field(default="10.0.0.0/24", max_length=18, description="Range of nodes.")
+    pod_cidr: str = Field(
+        default="10.1.0.0/16", max_length=18, description="CIDR range of pods. Defaults to 10.1.0.0/16."
+    )
+    service_cidr: str = Field(
+        default="10.2.0.0/16", max_length=18, description="CIDR range of Services. Defaults to 10.2.0.0/16."
+    )
+    node_cidr: str = Field(
+        default="10.0.0.0/24", max_length=18, description="CIDR range of nodes. Defaults to 10.0.0.0/24."
+    )
 
 
 class GKEGPU(Model):
-    """GPUs of a pool."""
+    """GPUs of the nodes."""
 
-    accelerator_type: str = Field(min_length=1, max_length=63, description="Accelerator to attach to each node.")
-    accelerator_count: int = Field(default=1, ge=1, le=16, description="How many to attach to each node.")
+    accelerator_type: str = Field(min_length=1, max_length=63, description="Accelerator type of each node.")
+    accelerator_count: int = Field(
+        default=1, ge=1, le=16, description="Number of accelerators per node. Defaults to 1."
+    )
 
 
 class GKENodePool(GKEPoolSettings):
-    """A group of equal nodes. Numbers of nodes are for each zone."""
+    """Pool of nodes of the same machine type. Node counts are per zone."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         requires(("GK-1",), "role", "GPU", "gpu"),
@@ -41,63 +49,74 @@ class GKENodePool(GKEPoolSettings):
         *GKEPoolSettings.RULES,
     )
 
-    name: PoolName = Field(description="Name of the pool; nodes carry it as the label modelplane.ai/pool.")
-    role: Literal["System", "GPU"] = Field(description="System runs controllers, GPU runs engines.")
+    name: PoolName = Field(description="Name of the node pool, and value of the node label modelplane.ai/pool.")
+    role: Literal["System", "GPU"] = Field(
+        description="Role of the node pool. System runs controllers, and GPU runs engines."
+    )
     machine_type: str = Field(min_length=1, max_length=63, description="Compute Engine machine type.")
-    disk_size_gb: int = Field(default=100, ge=10, le=65536, description="Size of the boot disk in GB.")
-    node_count: int = Field(default=1, ge=0, le=1000, description="Nodes at the start, in each zone.")
-    min_node_count: int = Field(default=0, ge=0, le=1000, description="Fewest nodes the autoscaler leaves in a zone.")
-    max_node_count: int = Field(default=8, ge=0, le=1000, description="Most nodes the autoscaler makes in a zone.")
-    gpu: GKEGPU | None = Field(default=None, description="GPUs; required for role GPU.")
+    disk_size_gb: int = Field(default=100, ge=10, le=65536, description="Size of the boot disk in GB. Defaults to 100.")
+    node_count: int = Field(default=1, ge=0, le=1000, description="Initial number of nodes per zone. Defaults to 1.")
+    min_node_count: int = Field(
+        default=0, ge=0, le=1000, description="Minimum number of nodes per zone for the autoscaler. Defaults to 0."
+    )
+    max_node_count: int = Field(
+        default=8, ge=0, le=1000, description="Maximum number of nodes per zone for the autoscaler. Defaults to 8."
+    )
+    gpu: GKEGPU | None = Field(default=None, description="GPUs of the nodes. Required for role GPU.")
     zones: list[Zone] | None = Field(
-        default=None, min_length=1, max_length=8, description="Zones of the nodes; required for role GPU."
+        default=None, min_length=1, max_length=8, description="Zones of the nodes. Required for role GPU."
     )
 
 
 class GKEClusterSpec(GKEClusterSettings, CloudClusterSpec):
-    """Location and nodes of the cluster."""
+    """Desired state of the cluster."""
 
     region: str = Field(min_length=1, max_length=32, description="Google Cloud region.")
     project: str | None = Field(
         default=None,
         min_length=6,
         max_length=30,
-        description="Google Cloud project; absent is that of the credentials.",
+        description="Google Cloud project. Defaults to the project of the credentials.",
     )
     kubernetes_version: str = Field(
-        default="1.35", min_length=1, max_length=16, description="Version of the control plane."
+        default="1.35",
+        min_length=1,
+        max_length=16,
+        description="Kubernetes version of the control plane. Defaults to 1.35.",
     )
     credentials: Annotated[Credentials, Hidden()] | None = Field(
-        default=None, description="Which provider configuration signs calls to Google Cloud."
+        default=None, description="Provider configuration with the credentials for Google Cloud."
     )
-    networking: GKENetworking | None = Field(default=None, description="Address ranges of the cluster.")
+    networking: GKENetworking | None = Field(
+        default=None, description="Network settings of the cluster. If unset, the defaults of its fields apply."
+    )
     node_pools: Annotated[list[GKENodePool], ListMap(("name",))] = Field(
-        min_length=1, max_length=9, description="Groups of nodes: up to 8 for engines, and one for controllers."
+        min_length=1, max_length=9, description="Node pools: up to 8 for engines, and one for controllers."
     )
 
 
 class GKESecret(Model):
-    """A Secret that was made, in the cluster object's own namespace."""
+    """Secret that was created in the namespace of the GKECluster."""
 
-    type: Literal["Kubeconfig", "GoogleApplicationCredentials"] = Field(description="What the Secret holds.")
+    type: Literal["Kubeconfig", "GoogleApplicationCredentials"] = Field(description="Content of the Secret.")
     name: str = Field(max_length=253, description="Name of the Secret.")
-    key: str = Field(max_length=253, description="Key in its data.")
+    key: str = Field(max_length=253, description="Key in the data of the Secret.")
 
 
 class GKEClusterStatus(Status):
     """Observed state of the cluster."""
 
-    secrets: list[GKESecret] | None = Field(default=None, description="Secrets that were made.")
+    secrets: list[GKESecret] | None = Field(default=None, description="Secrets that were created for the cluster.")
     cache: CacheStatus | None = Field(default=None, description="Storage for model weights.")
 
 
 class GKECluster(CloudCluster):
-    """A Kubernetes cluster on Google Cloud."""
+    """Cluster to create on Google Kubernetes Engine (GKE)."""
 
     KIND: ClassVar[str] = "GKECluster"
     PLURAL: ClassVar[str] = "gkeclusters"
     SHORT_NAMES: ClassVar[tuple[str, ...]] = ("gke",)
     SYSTEM_MACHINE: ClassVar[Mapping[str, str]] = MappingProxyType({"machineType": "e2-standard-4"})
 
-    spec: GKEClusterSpec = Field(description="Where the cluster is and which nodes it has.")
-    status: GKEClusterStatus | None = Field(default=None, description="What is known of the cluster.")
+    spec: GKEClusterSpec = Field(description="Desired state of the cluster.")
+    status: GKEClusterStatus | None = Field(default=None, description="Observed state of the cluster.")

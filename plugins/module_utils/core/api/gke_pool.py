@@ -1,8 +1,8 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Settings of node pools that only GKE has: capacity, network interfaces, placement, upgrades, boot integrity.
+"""GKE settings of node pools: capacity, network interfaces, placement, upgrades, and boot integrity.
 
-Names and values are those of GKE's own API (NodePool of projects.locations.clusters.nodePools).
+Names and values are from the GKE API (NodePool of projects.locations.clusters.nodePools).
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from .base import Atomic, Model, Rule, Violation, Words, allowed_if, has, withou
 SPECIFIC = "SPECIFIC_RESERVATION"
 NONE = "NO_RESERVATION"
 DRIVER_VERSION = "DEFAULT"
-"""Default driver of node pools."""
+"""Default GPU driver of node pools."""
 _MOST_PARALLEL = 20
-"""Most nodes of a pool that GKE upgrades at the same time."""
+"""Maximum number of nodes that GKE upgrades in parallel in a node pool."""
 
 _RESERVATION = (
     "^(projects/[a-z0-9.:-]{6,63}/reservations/)?[a-z]([-a-z0-9]{0,61}[a-z0-9])?"
@@ -33,7 +33,7 @@ NetworkName = Annotated[str, Field(min_length=1, max_length=253)]
 
 
 class GKEReservationAffinity(Model):
-    """Reservations that nodes are taken from."""
+    """Consumption of reservations by the nodes."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -51,18 +51,20 @@ class GKEReservationAffinity(Model):
     )
 
     consume_reservation_type: Literal["NO_RESERVATION", "ANY_RESERVATION", "SPECIFIC_RESERVATION"] = Field(
-        description="NO_RESERVATION takes none, ANY_RESERVATION any that matches, SPECIFIC_RESERVATION those in values."
+        description="Type of reservations to consume. NO_RESERVATION consumes none, ANY_RESERVATION consumes any "
+        "matching reservation, and SPECIFIC_RESERVATION consumes the reservations in values."
     )
     values: Annotated[list[Reservation], Atomic()] | None = Field(
         default=None,
         min_length=1,
         max_length=8,
-        description="Names of reservations; one that another project shares is projects/PROJECT/reservations/NAME.",
+        description="Names of reservations. A reservation of another project is projects/PROJECT/reservations/NAME. "
+        "Required for SPECIFIC_RESERVATION.",
     )
 
 
 class GKEUpgradeSettings(Model):
-    """Nodes that are added and removed at the same time while a pool is upgraded."""
+    """Surge upgrade settings of the node pool."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -76,35 +78,52 @@ class GKEUpgradeSettings(Model):
         ),
     )
 
-    max_surge: int = Field(default=0, ge=0, le=_MOST_PARALLEL, description="Nodes above the size of the pool.")
-    max_unavailable: int = Field(default=1, ge=0, le=_MOST_PARALLEL, description="Nodes that are down at a time.")
+    max_surge: int = Field(
+        default=0,
+        ge=0,
+        le=_MOST_PARALLEL,
+        description="Maximum number of additional nodes during an upgrade. Defaults to 0.",
+    )
+    max_unavailable: int = Field(
+        default=1,
+        ge=0,
+        le=_MOST_PARALLEL,
+        description="Maximum number of unavailable nodes during an upgrade. Defaults to 1.",
+    )
 
 
 class GKEShieldedInstanceConfig(Model):
-    """Integrity of the boot of nodes."""
+    """Shielded VM settings of the nodes."""
 
-    enable_secure_boot: bool = Field(default=True, description="Nodes boot only software with a valid signature.")
-    enable_integrity_monitoring: bool = Field(default=True, description="The boot is measured and can be attested.")
+    enable_secure_boot: bool = Field(
+        default=True, description="Whether the nodes boot only software with a valid signature. Defaults to true."
+    )
+    enable_integrity_monitoring: bool = Field(
+        default=True, description="Whether the boot integrity of the nodes is measured. Defaults to true."
+    )
 
 
 class GKEPlacementPolicy(Model):
-    """Placement of nodes in the zone."""
+    """Placement policy of the nodes in a zone."""
 
-    type: Literal["COMPACT"] = Field(description="COMPACT places nodes close to each other.")
+    type: Literal["COMPACT"] = Field(description="Type of the policy. COMPACT places nodes close to each other.")
     policy_name: str | None = Field(
-        default=None, min_length=1, max_length=63, description="Resource policy of your own, in the region."
+        default=None,
+        min_length=1,
+        max_length=63,
+        description="Existing resource policy in the region. If unset, GKE creates a policy.",
     )
 
 
 class GKEAdditionalNodeNetwork(Model):
-    """Network of one more interface of each node."""
+    """Network of an additional interface of each node."""
 
-    network: NetworkName = Field(description="VPC network, which exists already.")
-    subnetwork: NetworkName = Field(description="Subnetwork of it in the region of the cluster.")
+    network: NetworkName = Field(description="Existing VPC network.")
+    subnetwork: NetworkName = Field(description="Subnetwork of the network in the region of the cluster.")
 
 
 def _capacity(pool: Any) -> list[Violation]:
-    """Return where a pool asks for two kinds of capacity."""
+    """Return the fields of a node pool that select a second type of capacity."""
     affinity = pool.reservation_affinity
     if pool.spot and pool.flex_start:
         return [Violation(("flexStart",), "spot and flexStart exclude each other", hint="Remove one")]
@@ -113,7 +132,7 @@ def _capacity(pool: Any) -> list[Violation]:
         return [
             Violation(
                 ("reservationAffinity",),
-                f"{which} takes no nodes from reservations",
+                f"{which} cannot use reservations",
                 hint=f"Remove {which}, or reservationAffinity",
             )
         ]
@@ -121,12 +140,12 @@ def _capacity(pool: Any) -> list[Violation]:
 
 
 class GKEPoolSettings(Model):
-    """Settings of a node pool that only GKE has."""
+    """Node pool settings for GKE."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         Rule(
             ids=("GP-3",),
-            message="a pool takes its nodes from one of: spot, flexStart, reservationAffinity",
+            message="spot, flexStart and reservations exclude each other",
             cel=(
                 "!(self.spot && self.flexStart) && (!(self.spot || self.flexStart) || !has(self.reservationAffinity)"
                 f" || self.reservationAffinity.consumeReservationType == '{NONE}')"
@@ -152,7 +171,7 @@ class GKEPoolSettings(Model):
         ),
         Rule(
             ids=("GP-5",),
-            message="upgradeSettings is not for flexStart, whose nodes GKE upgrades when they end",
+            message="upgradeSettings is not allowed with flexStart, because GKE upgrades these nodes when they end",
             cel="!has(self.upgradeSettings) || !self.flexStart",
             check=lambda pool: pool.upgrade_settings is None or not pool.flex_start,
             hint="Remove upgradeSettings",
@@ -174,35 +193,50 @@ class GKEPoolSettings(Model):
     gpu_driver_version: Literal["DEFAULT", "LATEST", "INSTALLATION_DISABLED"] | None = Field(
         default=None,
         description="NVIDIA driver that GKE installs on GPU nodes: the default or the latest driver of the node "
-        "version, or no driver (INSTALLATION_DISABLED) if you install a driver yourself. Defaults to DEFAULT.",
+        "version. With INSTALLATION_DISABLED, you must install a driver yourself. Defaults to DEFAULT.",
     )
-    spot: bool = Field(default=False, description="Spot machines: cheap, and taken back by Google at any time.")
+    spot: bool = Field(
+        default=False,
+        description="Whether the nodes are Spot VMs, which Google can preempt at any time. Defaults to false.",
+    )
     flex_start: bool = Field(
-        default=False, description="Machines of flex-start: they come when there are any, for at most 7 days."
+        default=False,
+        description="Whether the nodes are flex-start VMs. They start when capacity is available, and run for at most "
+        "7 days. Defaults to false.",
     )
     max_run_duration: Duration | None = Field(
-        default=None, description="How long a flex-start node lives, in seconds; absent is 7 days."
+        default=None,
+        description="Maximum lifetime of a flex-start node, in seconds, such as 86400s. Defaults to 7 days.",
     )
     reservation_affinity: GKEReservationAffinity | None = Field(
-        default=None, description="Reservations that nodes are taken from; absent is Google's default."
+        default=None, description="Consumption of reservations by the nodes. If unset, the default of GKE applies."
     )
     upgrade_settings: GKEUpgradeSettings | None = Field(
         default=None,
-        description="Nodes that an upgrade adds and removes; absent is no more than there are for GPUs, one after "
-        "the other, and Google's default for others.",
+        description="Surge upgrade settings. If unset, GPU nodes are upgraded one at a time without an additional "
+        "node, and other nodes with the default of GKE.",
     )
     shielded_instance_config: GKEShieldedInstanceConfig | None = Field(
-        default=None, description="Integrity of the boot; absent is both for new pools, and left as it is for others."
+        default=None,
+        description="Shielded VM settings. If unset, new node pools have secure boot and integrity monitoring, and "
+        "existing node pools are left unchanged.",
     )
     placement_policy: GKEPlacementPolicy | None = Field(
-        default=None, description="Placement of nodes in the zone; absent is anywhere."
+        default=None, description="Placement policy of the nodes in a zone. If unset, the placement is not restricted."
     )
     gvnic: bool | None = Field(
-        default=None, description="Google's virtual network interface; absent is on for new pools of A3 and newer."
+        default=None,
+        description="Whether the nodes use Google Virtual NIC. Defaults to true for new node pools of A3 and newer "
+        "machine types.",
     )
     accelerator_network_profile: Literal["auto"] | None = Field(
-        default=None, description="auto has GKE create the networks between the GPUs of machines such as A3 Ultra."
+        default=None,
+        description="Accelerator network profile. With auto, GKE creates the networks between the GPUs of machine "
+        "types such as A3 Ultra. Mutually exclusive with additionalNodeNetworkConfigs.",
     )
     additional_node_network_configs: Annotated[list[GKEAdditionalNodeNetwork], Atomic()] | None = Field(
-        default=None, min_length=1, max_length=16, description="Networks of your own for more interfaces of each node."
+        default=None,
+        min_length=1,
+        max_length=16,
+        description="Existing networks of additional interfaces of each node, in order.",
     )

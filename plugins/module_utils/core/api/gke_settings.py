@@ -1,8 +1,8 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Settings of a cluster that only GKE has: who reaches it, what its nodes may, how its Secrets are encrypted.
+"""GKE settings of clusters: network access, permissions of nodes, and encryption of Secrets.
 
-Names and values are those of GKE's own API (Cluster of projects.locations.clusters) where it has them.
+Names and values are from the GKE API (Cluster of projects.locations.clusters) if the API has them.
 """
 
 from __future__ import annotations
@@ -28,42 +28,51 @@ NodeServiceAccount = Annotated[
 
 
 class GKEAuthorizedNetwork(Model):
-    """Network from which the control plane is reached."""
+    """Network that can access the control plane."""
 
-    cidr_block: str = Field(min_length=3, max_length=43, description="Range of addresses.")
-    display_name: str | None = Field(default=None, min_length=1, max_length=64, description="Text for people.")
+    cidr_block: str = Field(min_length=3, max_length=43, description="CIDR range of the network.")
+    display_name: str | None = Field(default=None, min_length=1, max_length=64, description="Human-readable name.")
 
 
 class GKEDatabaseEncryption(Model):
-    """Encryption of Secrets in the database of the cluster, beside that of its disks."""
+    """Encryption of Secrets in etcd, in addition to disk encryption."""
 
-    key_name: KeyName = Field(description="Key of Cloud KMS in the region; GKE's own service account has to use it.")
+    key_name: KeyName = Field(
+        description="Cloud KMS key in the region of the cluster. The GKE service agent needs permission to use it."
+    )
 
 
 class GKEClusterSettings(Model):
-    """Settings of a cluster that only GKE has."""
+    """Cluster settings for GKE."""
 
     private_nodes: bool = Field(
         default=False,
-        description="Nodes have no addresses of their own on the Internet. Cloud NAT is created for them.",
+        description="Whether nodes are private, without external IP addresses. They use Cloud NAT, unless cloudNat is "
+        "false. Defaults to false.",
     )
     cloud_nat: bool = Field(
-        default=True, description="Whether private nodes get Cloud NAT; false where images are reached without it."
+        default=True,
+        description="Whether Cloud NAT is created for private nodes. Set false if nodes can pull all images and models "
+        "without it. Defaults to true.",
     )
     master_authorized_networks: Annotated[list[GKEAuthorizedNetwork], Atomic()] | None = Field(
         default=None,
         min_length=1,
         max_length=50,
-        description="Networks from which the control plane is reached; absent is everywhere, with a login.",
+        description="Networks that can access the control plane. They must include the Ansible control node and the "
+        "control cluster. If unset, all networks can access it with credentials.",
     )
     node_service_account: NodeServiceAccount | None = Field(
         default=None,
-        description="Service account of nodes: an address, or default for that of Compute Engine; absent is one of the "
-        "cluster's own with the least rights, for new pools.",
+        description="Service account of the nodes: an email address, or default for the Compute Engine default service "
+        "account. If unset, new node pools use a dedicated service account of the cluster with minimal permissions.",
     )
     database_encryption: GKEDatabaseEncryption | None = Field(
-        default=None, description="Encryption of Secrets with a key of your own; absent is left as it is."
+        default=None,
+        description="Encryption of Secrets with a customer-managed key. If unset, the setting is left unchanged.",
     )
     datapath_provider: Literal["ADVANCED_DATAPATH", "LEGACY_DATAPATH"] | None = Field(
-        default=None, description="ADVANCED_DATAPATH is Dataplane V2, which new clusters have when this is absent."
+        default=None,
+        description="Datapath of the cluster. ADVANCED_DATAPATH is GKE Dataplane V2. Defaults to ADVANCED_DATAPATH for "
+        "new clusters.",
     )

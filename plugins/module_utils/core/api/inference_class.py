@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""InferenceClass: what a node has, and how to build one."""
+"""InferenceClass: devices of a type of node, and settings for cloud nodes."""
 
 from __future__ import annotations
 
@@ -12,18 +12,19 @@ from .device import Device
 from .pricing import Pricing
 from .resource import Resource, Spec, Status
 
-_DISK = "Size of the boot disk in GB."
+_DISK = "Size of the boot disk in GB. Defaults to 100."
+_LABELED = "GPUs of each node. Sets only a node label, because the machine type determines the GPUs."
 
 
 class Accelerator(Model):
-    """GPUs of a node. The scheduler reads `devices`, not this."""
+    """GPUs of a node. The scheduler uses `spec.devices` instead."""
 
     type: str = Field(min_length=1, max_length=63, description="Name of the accelerator in the cloud.")
-    count: int = Field(ge=1, le=16, description="GPUs of one node.")
+    count: int = Field(ge=1, le=16, description="Number of GPUs per node.")
 
 
 class GKEProvisioning(Model):
-    """Settings of nodes on GKE."""
+    """GKE settings of the nodes."""
 
     machine_type: str = Field(min_length=1, description="Compute Engine machine type.")
     disk_size_gb: int = Field(default=100, ge=10, description=_DISK)
@@ -31,42 +32,42 @@ class GKEProvisioning(Model):
 
 
 class EKSProvisioning(Model):
-    """Settings of nodes on EKS."""
+    """EKS settings of the nodes."""
 
-    instance_type: str = Field(min_length=1, description="EC2 instance type; decides which GPUs there are.")
+    instance_type: str = Field(min_length=1, description="EC2 instance type. It determines the GPUs.")
     disk_size_gb: int = Field(default=100, ge=10, description=_DISK)
-    accelerator: Accelerator = Field(description="Note on the GPUs; becomes a node label.")
+    accelerator: Accelerator = Field(description=_LABELED)
 
 
 class AKSProvisioning(Model):
-    """Settings of nodes on AKS."""
+    """AKS settings of the nodes."""
 
-    vm_size: str = Field(min_length=1, description="Azure VM size; decides which GPUs there are.")
+    vm_size: str = Field(min_length=1, description="Azure VM size. It determines the GPUs.")
     disk_size_gb: int = Field(default=100, ge=10, description=_DISK)
-    accelerator: Accelerator = Field(description="Note on the GPUs; becomes a node label.")
+    accelerator: Accelerator = Field(description=_LABELED)
 
 
 class NebiusProvisioning(Model):
-    """Settings of nodes on Nebius."""
+    """Nebius settings of the nodes."""
 
-    platform: str = Field(min_length=1, max_length=63, description="Compute platform.")
-    preset: str = Field(min_length=1, max_length=63, description="Size within the platform.")
+    platform: str = Field(min_length=1, max_length=63, description="Nebius compute platform.")
+    preset: str = Field(min_length=1, max_length=63, description="Preset of the platform. It determines the size.")
     disk_size_gb: int = Field(default=100, ge=10, description=_DISK)
     drivers_preset: str = Field(
-        default="cuda13.0", min_length=1, max_length=63, description="CUDA driver bundle on the nodes."
+        default="cuda13.0", min_length=1, max_length=63, description="CUDA driver preset. Defaults to cuda13.0."
     )
-    accelerator: Accelerator = Field(description="Note on the GPUs; becomes a node label.")
+    accelerator: Accelerator = Field(description=_LABELED)
 
 
 class VultrProvisioning(Model):
-    """Settings of nodes on Vultr."""
+    """Vultr settings of the nodes."""
 
-    plan: str = Field(min_length=1, max_length=63, description="ID of the plan; decides which GPUs there are.")
-    accelerator: Accelerator = Field(description="Note on the GPUs; becomes a node label.")
+    plan: str = Field(min_length=1, max_length=63, description="ID of the Vultr plan. It determines the GPUs.")
+    accelerator: Accelerator = Field(description=_LABELED)
 
 
 class Provisioning(Model):
-    """Settings of a pool of such nodes in a cloud."""
+    """Cloud settings of the nodes."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         requires(("IK-1",), "provider", "GKE", "gke"),
@@ -77,24 +78,26 @@ class Provisioning(Model):
     )
 
     provider: Literal["GKE", "EKS", "AKS", "Nebius", "Vultr"] = Field(
-        description="Cloud; the block of the same name must be given."
+        description="Cloud provider of the nodes. The field with the name of the provider is required."
     )
-    gke: GKEProvisioning | None = Field(default=None, description="How to build nodes on GKE.")
-    eks: EKSProvisioning | None = Field(default=None, description="How to build nodes on EKS.")
-    aks: AKSProvisioning | None = Field(default=None, description="How to build nodes on AKS.")
-    nebius: NebiusProvisioning | None = Field(default=None, description="How to build nodes on Nebius.")
-    vultr: VultrProvisioning | None = Field(default=None, description="How to build nodes on Vultr.")
+    gke: GKEProvisioning | None = Field(default=None, description="GKE settings. Required for provider GKE.")
+    eks: EKSProvisioning | None = Field(default=None, description="EKS settings. Required for provider EKS.")
+    aks: AKSProvisioning | None = Field(default=None, description="AKS settings. Required for provider AKS.")
+    nebius: NebiusProvisioning | None = Field(
+        default=None, description="Nebius settings. Required for provider Nebius."
+    )
+    vultr: VultrProvisioning | None = Field(default=None, description="Vultr settings. Required for provider Vultr.")
 
 
 class InferenceClassSpec(Spec):
-    """Devices and properties of a node."""
+    """Desired state of the class."""
 
-    description: str | None = Field(default=None, description="Text for people.")
+    description: str | None = Field(default=None, description="Human-readable description.")
     provisioning: Provisioning | None = Field(
-        default=None, description="How to build such nodes; absent for hardware that exists already."
+        default=None, description="Cloud settings of the nodes. If unset, the class describes existing nodes only."
     )
     devices: Annotated[list[Device], ListMap(("name",))] = Field(
-        min_length=1, max_length=16, description="Devices of one node, which selectors are matched against."
+        min_length=1, max_length=16, description="Devices of each node. The scheduler matches selectors against them."
     )
     pricing: Pricing | None = Field(default=None, description="Price of a node. If unset, the price catalog applies.")
 
@@ -104,7 +107,7 @@ class InferenceClassStatus(Status):
 
 
 class InferenceClass(Resource):
-    """Kind of GPU node: which devices it has, and how a cloud builds it."""
+    """Type of GPU node: its devices, its price, and its settings in a cloud."""
 
     KIND: ClassVar[str] = "InferenceClass"
     PLURAL: ClassVar[str] = "inferenceclasses"
@@ -115,5 +118,5 @@ class InferenceClass(Resource):
         Column("DESCRIPTION", ".spec.description", priority=1),
     )
 
-    spec: InferenceClassSpec = Field(description="What a node has.")
-    status: InferenceClassStatus | None = Field(default=None, description="What is known of the class.")
+    spec: InferenceClassSpec = Field(description="Desired state of the class.")
+    status: InferenceClassStatus | None = Field(default=None, description="Observed state of the class.")

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""InferenceCluster: one Kubernetes cluster of the fleet."""
+"""InferenceCluster: member cluster of the fleet."""
 
 from __future__ import annotations
 
@@ -31,92 +31,117 @@ from .meta import LabelValue, template_label_rules
 from .resource import Resource, Spec, Status, name_rule
 
 SYSTEM_POOL = "system"
-_CREDENTIALS = "Which provider configuration signs calls to the cloud; absent is the cluster-wide `default`."
-_VERSION = "Version of the control plane."
+_CREDENTIALS = (
+    "Provider configuration with the credentials for the cloud API. Defaults to the ClusterProviderConfig `default`."
+)
+
+
+def _version(default: str) -> str:
+    return f"Kubernetes version of the control plane. Defaults to {default}."
 
 
 class SecretRef(Model):
-    """Secret in the namespace modelplane-system that holds a kubeconfig."""
+    """Secret with a kubeconfig in the namespace modelplane-system."""
 
     name: str = Field(min_length=1, max_length=253, description="Name of the Secret.")
-    key: str = Field(default="kubeconfig", min_length=1, max_length=253, description="Key that holds the kubeconfig.")
+    key: str = Field(
+        default="kubeconfig",
+        min_length=1,
+        max_length=253,
+        description="Key of the kubeconfig in the data of the Secret. Defaults to kubeconfig.",
+    )
 
 
 class IdentitySecretRef(Model):
-    """Secret in the namespace modelplane-system with a cloud identity, used on top of the kubeconfig."""
+    """Secret with a cloud identity in the namespace modelplane-system, used in addition to the kubeconfig."""
 
     name: str = Field(min_length=1, max_length=253, description="Name of the Secret.")
-    key: str = Field(default="private_key", min_length=1, max_length=253, description="Key that holds the identity.")
+    key: str = Field(
+        default="private_key",
+        min_length=1,
+        max_length=253,
+        description="Key of the identity in the data of the Secret. Defaults to private_key.",
+    )
     type: Literal["GoogleApplicationCredentials", "AWSWebIdentityCredentials", "NebiusServiceAccountCredentials"] = (
-        Field(default="GoogleApplicationCredentials", description="What kind of identity it is.")
+        Field(
+            default="GoogleApplicationCredentials",
+            description="Type of the identity. Defaults to GoogleApplicationCredentials.",
+        )
     )
 
 
 class ExistingCache(Model):
-    """Storage for model weights on a cluster of your own."""
+    """Storage for model weights on an existing cluster."""
 
     storage_class_name: str | None = Field(
-        default=None, min_length=1, max_length=253, description="StorageClass (RWX) that you made."
+        default=None,
+        min_length=1,
+        max_length=253,
+        description="Existing StorageClass for ReadWriteMany volumes. Required for ModelCaches on the cluster.",
     )
 
 
 class ExistingCluster(Model):
-    """A cluster that exists already."""
+    """Existing cluster."""
 
-    secret_ref: Annotated[SecretRef, Hidden()] = Field(description="Where its kubeconfig is.")
+    secret_ref: Annotated[SecretRef, Hidden()] = Field(description="Secret with the kubeconfig of the cluster.")
     identity_secret_ref: Annotated[IdentitySecretRef, Hidden()] | None = Field(
-        default=None, description="Cloud identity that logs in to it, if the kubeconfig alone does not."
+        default=None,
+        description="Cloud identity that authenticates to the cluster. If unset, the kubeconfig must contain the "
+        "credentials.",
     )
     cache: ExistingCache | None = Field(default=None, description="Storage for model weights.")
 
 
 class GKESource(GKEClusterSettings):
-    """A cluster to build on GKE."""
+    """Cluster to create on GKE."""
 
     region: str = Field(min_length=1, max_length=32, description="Google Cloud region.")
     project: str | None = Field(
         default=None,
         min_length=6,
         max_length=30,
-        description="Google Cloud project; absent is that of the credentials.",
+        description="Google Cloud project. Defaults to the project of the credentials.",
     )
-    kubernetes_version: str = Field(default="1.35", description=_VERSION)
+    kubernetes_version: str = Field(default="1.35", description=_version("1.35"))
     credentials: Annotated[Credentials, Hidden()] | None = Field(default=None, description=_CREDENTIALS)
 
 
 class EKSSource(EKSClusterSettings):
-    """A cluster to build on EKS."""
+    """Cluster to create on EKS."""
 
     region: str = Field(min_length=1, max_length=32, description="AWS region.")
-    kubernetes_version: str = Field(default="1.36", description=_VERSION)
+    kubernetes_version: str = Field(default="1.36", description=_version("1.36"))
     credentials: Annotated[Credentials, Hidden()] | None = Field(default=None, description=_CREDENTIALS)
 
 
 class AKSSource(Model):
-    """A cluster to build on AKS."""
+    """Cluster to create on AKS."""
 
     location: str = Field(min_length=1, max_length=32, description="Azure region.")
-    kubernetes_version: str = Field(default="1.34", description=_VERSION)
+    kubernetes_version: str = Field(default="1.34", description=_version("1.34"))
     credentials: Annotated[Credentials, Hidden()] | None = Field(default=None, description=_CREDENTIALS)
 
 
 class NebiusSource(Model):
-    """A cluster to build on Nebius."""
+    """Cluster to create on Nebius."""
 
-    kubernetes_version: str = Field(default="1.34", description=_VERSION)
+    kubernetes_version: str = Field(default="1.34", description=_version("1.34"))
     credentials: Annotated[Credentials, Hidden()] | None = Field(default=None, description=_CREDENTIALS)
 
 
 class VultrSource(Model):
-    """A cluster to build on Vultr."""
+    """Cluster to create on Vultr."""
 
     region: str = Field(min_length=1, max_length=32, description="Code of the Vultr region.")
-    kubernetes_version: str = Field(default="v1.36.1+3", description="Exact build of the Vultr Kubernetes Engine.")
+    kubernetes_version: str = Field(
+        default="v1.36.1+3", description="Exact version of the Vultr Kubernetes Engine. Defaults to v1.36.1+3."
+    )
     credentials: Annotated[Credentials, Hidden()] | None = Field(default=None, description=_CREDENTIALS)
 
 
 class ClusterSource(Model):
-    """Origin of a cluster."""
+    """Source of the cluster."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         requires(("IC-2",), "source", "Existing", "existing"),
@@ -128,34 +153,41 @@ class ClusterSource(Model):
     )
 
     source: Literal["GKE", "EKS", "AKS", "Nebius", "Vultr", "Existing"] = Field(
-        description="Who provides the cluster; the block of the same name must be given."
+        description="Provider of the cluster. The field with the name of the provider is required."
     )
-    existing: ExistingCluster | None = Field(default=None, description="A cluster that exists already.")
-    gke: GKESource | None = Field(default=None, description="A cluster to build on GKE.")
-    eks: EKSSource | None = Field(default=None, description="A cluster to build on EKS.")
-    aks: AKSSource | None = Field(default=None, description="A cluster to build on AKS.")
-    nebius: NebiusSource | None = Field(default=None, description="A cluster to build on Nebius.")
-    vultr: VultrSource | None = Field(default=None, description="A cluster to build on Vultr.")
+    existing: ExistingCluster | None = Field(
+        default=None, description="Existing cluster. Required for source Existing."
+    )
+    gke: GKESource | None = Field(default=None, description="Cluster to create on GKE. Required for source GKE.")
+    eks: EKSSource | None = Field(default=None, description="Cluster to create on EKS. Required for source EKS.")
+    aks: AKSSource | None = Field(default=None, description="Cluster to create on AKS. Required for source AKS.")
+    nebius: NebiusSource | None = Field(
+        default=None, description="Cluster to create on Nebius. Required for source Nebius."
+    )
+    vultr: VultrSource | None = Field(
+        default=None, description="Cluster to create on Vultr. Required for source Vultr."
+    )
 
 
 class Taint(Model):
-    """Keeps replicas away from a cluster; nothing to do with the taints of its nodes."""
+    """Taint of the cluster, which repels replicas without a matching toleration. It does not taint nodes."""
 
     key: str = Field(min_length=1, description="Key of the taint.")
-    value: str | None = Field(default=None, description="Value of the taint; absent is the same as empty.")
+    value: str | None = Field(default=None, description="Value of the taint. Defaults to an empty value.")
     effect: Literal["NoSchedule", "NoExecute"] = Field(
-        description="NoSchedule keeps new replicas away; NoExecute also removes those that run."
+        description="Effect on replicas without a matching toleration. NoSchedule prevents new replicas on the "
+        "cluster. NoExecute also removes running replicas."
     )
 
 
 class InfiniBand(Model):
-    """An InfiniBand network."""
+    """InfiniBand network on Nebius."""
 
-    fabric: str = Field(min_length=1, max_length=63, description="ID of a physical fabric that exists already.")
+    fabric: str = Field(min_length=1, max_length=63, description="ID of an existing InfiniBand fabric.")
 
 
 class Fabric(Model):
-    """Fast network between the nodes of a pool."""
+    """Network fabric between the nodes of a node pool."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -176,7 +208,7 @@ class Fabric(Model):
         ),
         Rule(
             ids=("IC-13",),
-            message="name and infiniband.fabric are the same thing and must be equal",
+            message="name and infiniband.fabric must be equal",
             cel="!has(self.name) || !has(self.infiniband) || self.name == self.infiniband.fabric",
             check=lambda fabric: (
                 fabric.name is None or fabric.infiniband is None or fabric.name == fabric.infiniband.fabric
@@ -187,24 +219,26 @@ class Fabric(Model):
 
     type: Literal["None", "EFA", "InfiniBand", "NVLink"] = Field(
         default="None",
-        description="EFA exists on EKS, InfiniBand on Nebius and AKS, NVLink where a domain spans nodes; "
-        "None is plain TCP.",
+        description="Type of the fabric. EFA is available on EKS, InfiniBand on Nebius and AKS, and NVLink on systems "
+        "with an NVLink domain across nodes. None is plain TCP. Defaults to None.",
     )
     name: str | None = Field(
         default=None,
         min_length=1,
         max_length=63,
-        description="Pools whose fabrics have the same type and name share one fabric.",
+        description="Name of the fabric. Node pools with the same type and name share a fabric.",
     )
-    infiniband: InfiniBand | None = Field(default=None, description="Which InfiniBand network, on Nebius.")
+    infiniband: InfiniBand | None = Field(
+        default=None, description="InfiniBand network. Required for type InfiniBand on Nebius."
+    )
 
 
 class NodePool(Model):
-    """A pool of equal GPU nodes."""
+    """Pool of GPU nodes of the same class."""
 
     NOT_HERE: ClassVar[Mapping[str, str]] = dict.fromkeys(
         ("instanceType", "machineType", "vmSize", "diskSizeGb", "accelerator", "gpu", "devices"),
-        "The InferenceClass that className names decides that",
+        "The InferenceClass of className determines it",
     )
     RULES: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -230,32 +264,48 @@ class NodePool(Model):
         ),
     )
 
-    name: PoolName = Field(description="Name of the pool; nodes carry it as the label modelplane.ai/pool.")
+    name: PoolName = Field(description="Name of the node pool, and value of the node label modelplane.ai/pool.")
     class_name: str = Field(min_length=1, max_length=253, description="InferenceClass of the nodes.")
-    node_count: int = Field(default=1, ge=0, description="Number of nodes: fixed, or at the start if autoscaled.")
-    min_node_count: int | None = Field(default=None, ge=0, description="Fewest nodes the autoscaler leaves.")
-    max_node_count: int | None = Field(default=None, ge=1, description="Most nodes the autoscaler makes.")
-    zones: list[str] | None = Field(default=None, description="Zones the nodes are in; needed on GKE and EKS.")
-    capacity_block: CapacityBlock | None = Field(default=None, description="AWS Capacity Block to take nodes from.")
-    fabric: Fabric | None = Field(default=None, description="Fast network between the nodes; absent is plain TCP.")
-    eks: EKSPoolSettings | None = Field(default=None, description="Settings that only node pools of EKS have.")
-    gke: GKEPoolSettings | None = Field(default=None, description="Settings that only node pools of GKE have.")
+    node_count: int = Field(
+        default=1,
+        ge=0,
+        description="Number of nodes. If the node pool is autoscaled, initial number of nodes. Defaults to 1.",
+    )
+    min_node_count: int | None = Field(
+        default=None,
+        ge=0,
+        description="Minimum number of nodes for the autoscaler. Defaults to nodeCount. If minNodeCount and "
+        "maxNodeCount are unset, the size is fixed.",
+    )
+    max_node_count: int | None = Field(
+        default=None,
+        ge=1,
+        description="Maximum number of nodes for the autoscaler. Defaults to nodeCount, but at least minNodeCount.",
+    )
+    zones: list[str] | None = Field(default=None, description="Zones of the nodes. Required on GKE and EKS.")
+    capacity_block: CapacityBlock | None = Field(
+        default=None, description="AWS Capacity Block that provides the nodes. If unset, eks.capacityType applies."
+    )
+    fabric: Fabric | None = Field(
+        default=None, description="Network fabric between the nodes. If unset, the network is plain TCP."
+    )
+    eks: EKSPoolSettings | None = Field(default=None, description="Node pool settings for EKS.")
+    gke: GKEPoolSettings | None = Field(default=None, description="Node pool settings for GKE.")
 
     @property
     def bounds(self) -> tuple[int, int]:
-        """The fewest and the most nodes of the pool. Without limits its size is fixed; with only one of them, the
-        number that it starts with is the other one."""
-        least = self.node_count if self.min_node_count is None else self.min_node_count
-        return least, max(self.node_count, least) if self.max_node_count is None else self.max_node_count
+        """Minimum and maximum number of nodes. Without limits, the size is fixed."""
+        minimum = self.node_count if self.min_node_count is None else self.min_node_count
+        return minimum, max(self.node_count, minimum) if self.max_node_count is None else self.max_node_count
 
     @property
     def is_autoscaled(self) -> bool:
-        """Return whether an autoscaler sets the size of the pool, which then has at least one limit."""
+        """Return whether an autoscaler sets the size of the node pool. It then has at least one limit."""
         return self.min_node_count is not None or self.max_node_count is not None
 
 
 def _settings_of(source: str, number: str) -> Rule:
-    """Return the rule that settings of node pools of one source are allowed for that source only."""
+    """Return the rule that allows the node pool settings of a source only for clusters of this source."""
     key = source.lower()
 
     def violations(spec: Any) -> list[Violation]:
@@ -291,7 +341,7 @@ def _nebius_fabrics(spec: Any) -> list[Violation]:
 
 
 class PlacementMetadata(Model):
-    """Metadata of what is made for replicas on the cluster."""
+    """Metadata of the objects that are created for replicas on the cluster."""
 
     RULES: ClassVar[tuple[Rule, ...]] = template_label_rules(
         reserved=("IC-17",), syntax=("IC-18",), prefix=("IC-19",), value=("IC-20",)
@@ -300,18 +350,21 @@ class PlacementMetadata(Model):
     labels: dict[str, LabelValue] | None = Field(
         default=None,
         max_length=16,
-        description="Labels for ModelEndpoints of replicas; those of the deployment's template override them.",
+        description="Labels of ModelEndpoints for replicas on the cluster. Labels in the template of the "
+        "ModelDeployment take precedence.",
     )
 
 
 class ClusterPlacement(Model):
-    """Properties that replicas get because they are on the cluster."""
+    """Properties of replicas on the cluster."""
 
-    metadata: PlacementMetadata | None = Field(default=None, description="Metadata of what is made for them.")
+    metadata: PlacementMetadata | None = Field(
+        default=None, description="Metadata of the objects that are created for replicas on the cluster."
+    )
 
 
 class InferenceClusterSpec(Spec):
-    """Origin and pools of the cluster."""
+    """Desired state of the cluster."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -332,81 +385,91 @@ class InferenceClusterSpec(Spec):
         _settings_of("EKS", "IC-15"),
     )
 
-    cluster: ClusterSource = Field(description="Where the cluster comes from.")
+    cluster: ClusterSource = Field(description="Source of the cluster.")
     taints: Annotated[list[Taint], ListMap(("key", "effect"))] | None = Field(
-        default=None, description="What keeps replicas away that do not tolerate it."
+        default=None, description="Taints of the cluster, which repel replicas without a matching toleration."
     )
     node_pools: Annotated[list[NodePool], ListMap(("name",))] | None = Field(
-        default=None, min_length=1, max_length=8, description="GPU pools; the system pool is added by itself."
+        default=None,
+        min_length=1,
+        max_length=8,
+        description="GPU node pools. The system node pool is added automatically.",
     )
-    placement: ClusterPlacement | None = Field(
-        default=None, description="What replicas get because they are on the cluster."
-    )
+    placement: ClusterPlacement | None = Field(default=None, description="Properties of replicas on the cluster.")
 
 
 class ProviderConfigRef(Model):
-    """Handle to reach the cluster."""
+    """Reference to the provider configuration of the cluster."""
 
-    name: str | None = Field(default=None, description="Name of the cluster-wide provider configuration.")
+    name: str | None = Field(default=None, description="Name of the ClusterProviderConfig.")
 
 
 class GatewayStatus(Model):
-    """The gateway of the cluster."""
+    """Observed state of the cluster gateway."""
 
-    address: str | None = Field(default=None, description="External address; without one nothing new is placed here.")
+    address: str | None = Field(
+        default=None,
+        description="External address of the gateway. If unset, the cluster is not ready for new replicas.",
+    )
     url: str | None = Field(
         default=None,
         max_length=512,
-        description="What the URLs of its endpoints begin with; absent is http:// and the address.",
+        description="Base URL of endpoints on the cluster. Defaults to http:// and the address.",
     )
     hostname: str | None = Field(
         default=None,
         max_length=253,
-        description="Name by which gateways in mode Model reach it; absent until both sides have certificates.",
+        description="Hostname of the cluster for Model gateways. Set when both sides have mutual TLS certificates.",
     )
     internal_address: str | None = Field(
-        default=None, max_length=253, description="Address behind hostname; absent is that of address."
+        default=None, max_length=253, description="Address that hostname resolves to. Defaults to address."
     )
     ca_certificate: str | None = Field(
-        default=None, max_length=16384, description="Who signs the certificate of its gateway (PEM)."
+        default=None,
+        max_length=16384,
+        description="PEM-encoded CA certificate that issues the server certificate of the cluster gateway.",
     )
 
 
 class PublishedFabric(Model):
-    """Fast network between the nodes of a pool."""
+    """Network fabric between the nodes of a node pool."""
 
-    type: Literal["None", "EFA", "InfiniBand", "NVLink"] = Field(description="Kind of the network.")
+    type: Literal["None", "EFA", "InfiniBand", "NVLink"] = Field(description="Type of the fabric.")
     name: str | None = Field(
-        default=None, max_length=63, description="Pools with the same type and name share one fabric."
+        default=None,
+        max_length=63,
+        description="Name of the fabric. Node pools with the same type and name share a fabric.",
     )
 
 
 class GPUPool(Model):
-    """A pool that replicas can be placed on."""
+    """Node pool for replicas."""
 
-    name: str = Field(description="Name of the pool.")
-    nodes: int | None = Field(default=None, description="Nodes the pool may grow to.")
-    observed_nodes: int | None = Field(default=None, description="Nodes seen in the cluster.")
+    name: str = Field(description="Name of the node pool.")
+    nodes: int | None = Field(default=None, description="Maximum number of nodes.")
+    observed_nodes: int | None = Field(default=None, description="Observed number of nodes.")
     devices: Annotated[list[PublishedDevice], ListMap(("name",))] | None = Field(
-        default=None, max_length=17, description="Devices of one node, and the fabric between nodes."
+        default=None, max_length=17, description="Devices of each node, including a device for the fabric."
     )
-    fabric: PublishedFabric | None = Field(default=None, description="Fast network between the nodes.")
+    fabric: PublishedFabric | None = Field(default=None, description="Network fabric between the nodes.")
 
 
 class InferenceClusterStatus(Status):
     """Observed state of the cluster."""
 
-    provider_config_ref: ProviderConfigRef | None = Field(default=None, description="Handle to reach the cluster.")
-    gateway: GatewayStatus | None = Field(default=None, description="The gateway of the cluster.")
+    provider_config_ref: ProviderConfigRef | None = Field(
+        default=None, description="Reference to the provider configuration of the cluster."
+    )
+    gateway: GatewayStatus | None = Field(default=None, description="Observed state of the cluster gateway.")
     cache: CacheStatus | None = Field(default=None, description="Storage for model weights.")
     gpu_pools: Annotated[list[GPUPool], ListMap(("name",))] | None = Field(
-        default=None, max_length=8, description="What replicas can be placed on."
+        default=None, max_length=8, description="Node pools for replicas."
     )
-    namespace: str | None = Field(default=None, description="Namespace of the objects made for the cluster.")
+    namespace: str | None = Field(default=None, description="Namespace of the objects that describe the cluster.")
 
 
 class InferenceCluster(Resource):
-    """One Kubernetes cluster of the fleet: created in a cloud, or existing."""
+    """Member cluster of the fleet. The cluster is created in a cloud, or exists already."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (name_rule("IC-11", label=False),)
 
@@ -419,11 +482,11 @@ class InferenceCluster(Resource):
         Column("GATEWAY", ".status.gateway.address"),
     )
 
-    spec: InferenceClusterSpec = Field(description="Where the cluster comes from and which pools it has.")
-    status: InferenceClusterStatus | None = Field(default=None, description="What is known of the cluster.")
+    spec: InferenceClusterSpec = Field(description="Desired state of the cluster.")
+    status: InferenceClusterStatus | None = Field(default=None, description="Observed state of the cluster.")
 
     @property
     def placement_labels(self) -> Mapping[str, str]:
-        """Labels of ModelEndpoints because their replicas are on the cluster."""
+        """Labels of ModelEndpoints for replicas on the cluster."""
         metadata = self.spec.placement.metadata if self.spec.placement else None
         return (metadata.labels if metadata else None) or {}

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""InferenceGateway: where clients reach the fleet, on the control cluster (mode Path) or another one (mode Model)."""
+"""InferenceGateway: entry point for clients, on the control cluster (Path) or on an inference cluster (Model)."""
 
 from __future__ import annotations
 
@@ -32,13 +32,15 @@ from .resource import Resource, Spec, Status
 Mode = Literal["Path", "Model"]
 
 WEB = "web"
-"""Name of the listener for HTTP, which every gateway has: parts of large services are reached by it too."""
+"""Name of the HTTP listener on port 80 of every gateway. It also connects the routes of large services."""
 
 
 class MetalLB(Model):
-    """Addresses for load balancers where no cloud gives any."""
+    """MetalLB settings for clusters without a cloud load balancer."""
 
-    address_pool: str = Field(description="Range first-last of addresses in the cluster's network.")
+    address_pool: str = Field(
+        description="Range of addresses in the network of the cluster, such as 192.0.2.10-192.0.2.20."
+    )
 
 
 class Traefik(Model):
@@ -50,34 +52,37 @@ class Traefik(Model):
         pattern=CHART_VERSION, description="Version of the Traefik chart, such as 40.2.0."
     )
     load_balancer: Literal["MetalLB"] | None = Field(
-        default=None, description="What assigns the address; absent where the cloud does."
+        default=None,
+        description="Load balancer that assigns the address. If unset, the cloud or another controller assigns it.",
     )
-    metallb: MetalLB | None = Field(default=None, description="Settings for MetalLB.")
+    metallb: MetalLB | None = Field(default=None, description="MetalLB settings. Required for loadBalancer MetalLB.")
 
 
 class GatewayListener(Model):
-    """A port that the gateway listens on beside port 80."""
+    """Listener of the gateway, in addition to the HTTP listener on port 80."""
 
-    name: DNSLabel = Field(description="Name of the listener.")
-    port: int = Field(default=443, ge=1, le=65535, description="Port.")
-    protocol: Literal["HTTPS"] = Field(description="Protocol.")
-    hostname: Hostname | None = Field(default=None, description="Name by which clients ask for it; absent is any.")
-    tls: ListenerTLS = Field(description="Its certificates.")
+    name: DNSLabel = Field(description="Name of the listener. Must be unique in the gateway.")
+    port: int = Field(default=443, ge=1, le=65535, description="Port of the listener. Defaults to 443.")
+    protocol: Literal["HTTPS"] = Field(description="Protocol of the listener.")
+    hostname: Hostname | None = Field(
+        default=None, description="Hostname of the listener. If unset, the listener accepts all hostnames."
+    )
+    tls: ListenerTLS = Field(description="TLS settings of the listener.")
 
 
 class GatewayCertificate(Model):
-    """A Secret of type kubernetes.io/tls in the namespace modelplane-system of the control cluster."""
+    """Secret of type kubernetes.io/tls in the namespace modelplane-system of the control cluster."""
 
     name: DNSSubdomain = Field(description="Name of the Secret.")
 
 
 class GatewayTLS(Model):
-    """Certificates of a gateway in mode Model; with them, port 80 only leads to port 443."""
+    """TLS settings of a Model gateway. With TLS, port 80 redirects to port 443."""
 
     certificate_refs: Annotated[list[GatewayCertificate], ListMap(("name",))] = Field(
         min_length=1,
         max_length=8,
-        description="Secrets with the certificates; they are copied to the gateway's cluster.",
+        description="Secrets with the certificates. They are synced to the cluster of the gateway.",
     )
 
 
@@ -89,11 +94,11 @@ Claim = Annotated[
 
 
 class CallerKeys(Model):
-    """Keys by which callers prove who they are."""
+    """Clients with API keys."""
 
     secret_selector: LabelSelector = Field(
-        description="Which Secrets of modelplane-system hold keys: the name of each entry is a caller, its value the "
-        "caller's key."
+        description="Selector of the Secrets with API keys in the namespace modelplane-system. The key of each entry "
+        "is the name of a client, and the value is the API key."
     )
 
 
@@ -115,10 +120,14 @@ class TokenKeys(Model):
         default=None,
         max_length=253,
         pattern=r"^https://[^\s]+$",
-        description="URL of the keys. The server certificate must be issued by a public authority.",
+        description="URL of the JSON Web Key Set. A public authority must issue the server certificate. Mutually "
+        "exclusive with inline.",
     )
     inline: Annotated[str, Words('must be a JSON Web Key Set: {"keys": [...]}')] | None = Field(
-        default=None, max_length=65536, pattern=r'"keys"\s*:', description="Keys in JSON."
+        default=None,
+        max_length=65536,
+        pattern=r'"keys"\s*:',
+        description="JSON Web Key Set as text. Mutually exclusive with uri.",
     )
 
 
@@ -132,7 +141,7 @@ class CallerTokens(Model):
         min_length=1, max_length=8, description="Accepted values of the claim aud."
     )
     jwks: TokenKeys = Field(description="Public keys of the issuer.")
-    caller_claim: Claim = Field(default="sub", description="Claim with the name of the client.")
+    caller_claim: Claim = Field(default="sub", description="Claim with the name of the client. Defaults to sub.")
     groups_claim: Claim | None = Field(
         default=None, description="Claim with the groups of the client. If unset, clients have no groups."
     )
@@ -184,14 +193,18 @@ class GatewayAuth(Model):
 
     method: Literal["APIKey", "JWT"] | None = Field(
         default=None,
-        description="Authentication method. If unset, the methods of apiKey and jwt apply.",
+        description="Authentication method. If unset, apiKey and jwt apply.",
     )
-    api_key: CallerKeys | None = Field(default=None, description="Secrets with API keys.")
-    jwt: CallerTokens | None = Field(default=None, description="Tokens that the gateway accepts.")
+    api_key: CallerKeys | None = Field(
+        default=None, description="Clients with API keys. If unset, the gateway accepts no API keys."
+    )
+    jwt: CallerTokens | None = Field(
+        default=None, description="Clients with tokens. If unset, the gateway accepts no tokens."
+    )
 
     @property
     def hostname(self) -> str:
-        """Host of clients with tokens; empty if all clients use one host."""
+        """Hostname for clients with tokens. Empty if all clients use the same hostname."""
         return (self.jwt and self.jwt.hostname) or ""
 
 
@@ -203,17 +216,17 @@ _HINTS_OF_NULLS = {
     "serviceSelector": "Write matchLabels, or remove it to serve all ModelServices",
     "failover": "Write statusCodes, or remove it for the default status codes",
 }
-_NO_BACKEND = "Write mode: Model, as clusterName is given, or remove clusterName and add backend: Traefik"
+_NO_BACKEND = "Write mode: Model, because clusterName is set, or remove clusterName and add backend: Traefik"
 _IS_MODEL = "(has(self.mode) ? self.mode == 'Model' : has(self.clusterName))"
 _MODEL_SCHEMA: JSONSchema = {"anyOf": [has("mode", "Model"), {"required": ["clusterName"], **without("mode")}]}
 
 
 CONTROL_CLUSTER_GATEWAY = "default"
-"""Name of the InferenceGateway of the control cluster. Others in mode Path have no effect, as in the reference."""
+"""Name of the InferenceGateway of the control cluster. As in Modelplane, other Path gateways have no effect."""
 
 
 def mode_of(mode: str | None, cluster_name: str | None) -> Mode:
-    """Return the mode of a gateway, which follows from `spec.clusterName` where `spec.mode` is not given."""
+    """Return the mode of a gateway. If `spec.mode` is unset, `spec.clusterName` determines the mode."""
     if mode:
         return "Model" if mode == "Model" else "Path"
     return "Model" if cluster_name else "Path"
@@ -223,16 +236,16 @@ def _mode(spec: Any) -> Mode:
     return mode_of(spec.mode, spec.cluster_name)
 
 
-def _given(mode: Mode, *fields: str) -> Callable[[Any], list[Violation]]:
-    """Return the check that a gateway in a mode has none of these fields."""
+def _rejects_fields(mode: Mode, *fields: str) -> Callable[[Any], list[Violation]]:
+    """Return the check that a gateway in this mode does not have these fields."""
 
     def check(spec: Any) -> list[Violation]:
-        written = spec.model_fields_set if _mode(spec) == mode else ()
-        aliases = {type(spec).model_fields[attribute].alias for attribute in written}
-        # Of the two, it is the mode that is more likely to be wrong.
+        attributes = spec.model_fields_set if _mode(spec) == mode else ()
+        aliases = {type(spec).model_fields[attribute].alias for attribute in attributes}
+        # If mode and clusterName contradict each other, the mode is more likely to be wrong.
         hint = "Write mode: Model, or remove it" if mode == "Path" and spec.cluster_name else ""
         return [
-            Violation((field,), f"{field} is not for gateways in mode {mode}", hint=hint)
+            Violation((field,), f"{field} is not allowed in mode {mode}", hint=hint)
             for field in fields
             if field in aliases
         ]
@@ -241,17 +254,17 @@ def _given(mode: Mode, *fields: str) -> Callable[[Any], list[Violation]]:
 
 
 class GatewayFailover(Model):
-    """Responses of endpoints that a gateway retries on another endpoint."""
+    """Responses of endpoints that the gateway retries on another endpoint."""
 
     status_codes: list[Annotated[int, Field(ge=400, le=599)]] = Field(
         min_length=1,
         max_length=16,
-        description="HTTP status codes. Failed and reset connections are always retried.",
+        description="HTTP status codes to retry. Failed and reset connections are always retried.",
     )
 
 
 class InferenceGatewaySpec(Spec):
-    """Mode of the gateway, where it runs, and for whom."""
+    """Desired state of the gateway."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -267,16 +280,16 @@ class InferenceGatewaySpec(Spec):
         ),
         Rule(
             ids=("IG-3",),
-            message="listeners must be of one port",
+            message="listeners must have the same port",
             cel="!has(self.listeners) || self.listeners.all(l, l.port == self.listeners[0].port)",
             check=lambda spec: len({listener.port for listener in spec.listeners or ()}) <= 1,
-            hint="Give each listener for HTTPS a hostname of its own",
+            hint="Set a separate hostname for each HTTPS listener",
         ),
         Rule(
             ids=("IG-4",),
-            message="listeners must not be one for port 80, or named web: that one is always there",
+            message="listeners must not have port 80 or the name web, because the gateway always has this listener",
             cel=f"!has(self.listeners) || self.listeners.all(l, l.name != '{WEB}' && l.port != 80)",
-            check=lambda spec: all(each.name != WEB and each.port != 80 for each in spec.listeners or ()),
+            check=lambda spec: all(listener.name != WEB and listener.port != 80 for listener in spec.listeners or ()),
             schema={
                 "properties": {
                     "listeners": {"items": {"properties": {"name": other_than(WEB), "port": {"not": {"enum": [80]}}}}}
@@ -309,17 +322,17 @@ class InferenceGatewaySpec(Spec):
         ),
         Rule(
             ids=("IG-7",),
-            message=f"{', '.join(_MODEL_FIELDS)} are not for gateways in mode Path",
+            message=f"{', '.join(_MODEL_FIELDS)} are not allowed in mode Path",
             cel=f"{_IS_MODEL} || !({' || '.join(f'has(self.{field})' for field in _MODEL_FIELDS)})",
-            check=_given("Path", *_MODEL_FIELDS),
+            check=_rejects_fields("Path", *_MODEL_FIELDS),
             hint="Remove it, or add clusterName for a gateway in mode Model",
             schema={"if": _MODEL_SCHEMA, "else": without(*_MODEL_FIELDS)},
         ),
         Rule(
             ids=("IG-8",),
-            message=f"{', '.join(_PATH_FIELDS)} are not for gateways in mode Model",
+            message=f"{', '.join(_PATH_FIELDS)} are not allowed in mode Model",
             cel=f"!{_IS_MODEL} || !({' || '.join(f'has(self.{field})' for field in _PATH_FIELDS)})",
-            check=_given("Model", *_PATH_FIELDS),
+            check=_rejects_fields("Model", *_PATH_FIELDS),
             hint="Remove it: a gateway in mode Model runs on Envoy and listens on ports 80 and 443",
             schema={"if": _MODEL_SCHEMA, "then": without(*_PATH_FIELDS)},
         ),
@@ -336,65 +349,74 @@ class InferenceGatewaySpec(Spec):
 
     @classmethod
     def hint_of_null(cls, field: str, content: Mapping[str, Any]) -> str:
-        """Return what to write where a field that restricts a gateway in mode Model has no value."""
+        """Return the hint for a field without a value that restricts a Model gateway."""
         is_model = mode_of(content.get("mode"), content.get("clusterName")) == "Model"
         return _HINTS_OF_NULLS.get(field, "") if is_model else ""
 
     mode: Mode | None = Field(
         default=None,
-        description="Path: on the control cluster, services have a URL each. Model: on the cluster of clusterName, "
-        "requests name a model. Absent is Model with clusterName, else Path.",
+        description="Mode of the gateway. Path runs on the control cluster, and routes by the URL path of each "
+        "service. Model runs on the cluster of clusterName, and routes by the model name in requests. Defaults to "
+        "Model if clusterName is set, otherwise to Path.",
     )
     cluster_name: Annotated[str, Words(DNS_SUBDOMAIN_WORDS)] | None = Field(
         default=None,
         min_length=1,
         max_length=63,
         pattern=DNS_SUBDOMAIN,
-        description="InferenceCluster that a gateway in mode Model runs on, one for each cluster; it cannot change.",
+        description="InferenceCluster of a Model gateway. A cluster can have only one Model gateway. Immutable.",
     )
-    tls: GatewayTLS | None = Field(default=None, description="Certificates; absent is plain HTTP on port 80.")
+    tls: GatewayTLS | None = Field(
+        default=None, description="TLS settings of a Model gateway. If unset, the gateway serves plain HTTP on port 80."
+    )
     auth: Annotated[GatewayAuth, Hidden()] | None = Field(
-        default=None, description="How callers prove who they are; absent is that no one has to."
+        default=None,
+        description="Client authentication of a Model gateway. If unset, the gateway accepts unauthenticated requests.",
     )
     service_selector: LabelSelector | None = Field(
-        default=None, description="Labels of the ModelServices that it serves; absent is all."
+        default=None,
+        description="Label selector for the ModelServices of a Model gateway. If unset, the gateway serves all "
+        "ModelServices.",
     )
     failover: GatewayFailover | None = Field(
-        default=None, description="Responses that are retried. Defaults to the status codes 429, 502, 503, 504 and 529."
+        default=None,
+        description="Responses that a Model gateway retries. Defaults to the status codes 429, 502, 503, 504 and 529.",
     )
     backend: Literal["Traefik"] | None = Field(
-        default=None, description="Proxy that runs the gateway; required in mode Path."
+        default=None, description="Proxy of a Path gateway. Required for a Path gateway."
     )
-    traefik: Traefik | None = Field(default=None, description="Settings of the Traefik backend.")
+    traefik: Traefik | None = Field(default=None, description="Traefik settings. Required for backend Traefik.")
     listeners: Annotated[list[GatewayListener], ListMap(("name",))] | None = Field(
-        default=None, max_length=8, description="Listeners beside that for HTTP on port 80, which is always there."
+        default=None,
+        max_length=8,
+        description="HTTPS listeners of a Path gateway, in addition to the HTTP listener on port 80. All must have the "
+        "same port.",
     )
 
 
 class GatewayEndpoints(Model):
-    """Base URLs for clients."""
+    """Base URLs of a Model gateway."""
 
-    open_ai: str | None = Field(default=None, alias="openAI", description="For clients of OpenAI's API.")
-    anthropic: str | None = Field(default=None, description="For clients of Anthropic's API.")
+    open_ai: str | None = Field(default=None, alias="openAI", description="Base URL of the OpenAI API.")
+    anthropic: str | None = Field(default=None, description="Base URL of the Anthropic API.")
 
 
 class InferenceGatewayStatus(Status):
     """Observed state of the gateway."""
 
-    address: str | None = Field(default=None, description="Address that clients reach; the host of every service URL.")
-    endpoints: GatewayEndpoints | None = Field(
-        default=None, description="Where clients reach a gateway in mode Model, by the API that they speak."
-    )
+    address: str | None = Field(default=None, description="External address. It is the host of service URLs.")
+    endpoints: GatewayEndpoints | None = Field(default=None, description="Base URLs of a Model gateway, by API.")
     client_ca_certificate: str | None = Field(
         default=None,
         alias="clientCACertificate",
         max_length=16384,
-        description="Who signs the certificate by which the gateway proves itself to clusters (PEM).",
+        description="PEM-encoded CA certificate that issues the client certificate of the gateway. Inference clusters "
+        "authenticate the gateway with it.",
     )
 
 
 class InferenceGateway(Resource):
-    """Gateway for clients: in mode Path one on the control cluster, in mode Model one on each of some clusters."""
+    """Gateway for clients. A Path gateway runs on the control cluster, and a Model gateway on an inference cluster."""
 
     KIND: ClassVar[str] = "InferenceGateway"
     PLURAL: ClassVar[str] = "inferencegateways"
@@ -406,12 +428,12 @@ class InferenceGateway(Resource):
         Column("ADDRESS", ".status.address"),
     )
 
-    spec: InferenceGatewaySpec = Field(description="What runs the gateway.")
-    status: InferenceGatewayStatus | None = Field(default=None, description="What is known of the gateway.")
+    spec: InferenceGatewaySpec = Field(description="Desired state of the gateway.")
+    status: InferenceGatewayStatus | None = Field(default=None, description="Observed state of the gateway.")
 
     @property
     def mode(self) -> Mode:
-        """Path or Model, whether it is given or follows from other fields."""
+        """Mode of the gateway, from `spec.mode` or its default."""
         return _mode(self.spec)
 
     @property

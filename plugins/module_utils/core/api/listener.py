@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Listeners of gateways, in the words of the Gateway API."""
+"""Listeners of gateways, with the field names of the Gateway API."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .base import DNSLabel, Model, Rule, Words, allowed_if, has, requires
 from .meta import DNSSubdomain
 
 HTTPS = "HTTPS"
-# Gateway API: a DNS name, or one with `*` as its first label.
+# As in the Gateway API, the first label can be `*`.
 _HOSTNAME = r"^(\*\.)?[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
 _HOSTNAME_WORDS = "must be a DNS name in lower case; its first part may be '*'"
 
@@ -23,20 +23,21 @@ Hostname = Annotated[
 
 
 class CertificateRef(Model):
-    """A Secret of type kubernetes.io/tls."""
+    """Secret of type kubernetes.io/tls."""
 
     name: DNSSubdomain = Field(description="Name of the Secret.")
     namespace: DNSLabel | None = Field(
         default=None,
-        description="Its namespace; absent is the gateway's own. Another one needs a ReferenceGrant there.",
+        description="Namespace of the Secret. Defaults to the namespace of the Gateway. A Secret in another namespace "
+        "requires a ReferenceGrant.",
     )
 
 
 class ListenerTLS(Model):
-    """Certificates of a listener. TLS ends at the gateway."""
+    """TLS settings of a listener. The gateway terminates TLS."""
 
     certificate_refs: list[CertificateRef] = Field(
-        min_length=1, max_length=8, description="Secrets with the certificates, on the gateway's cluster."
+        min_length=1, max_length=8, description="Secrets with the certificates, on the cluster of the gateway."
     )
 
 
@@ -44,7 +45,7 @@ TLS_RULES: tuple[Rule, ...] = (
     requires(("LI-1",), "protocol", HTTPS, "tls"),
     Rule(
         ids=("LI-2",),
-        message="tls is for listeners whose protocol is HTTPS",
+        message="tls is allowed only when protocol is HTTPS",
         cel="!has(self.tls) || self.protocol == 'HTTPS'",
         check=lambda listener: listener.tls is None or listener.protocol == HTTPS,
         hint="Write HTTPS, or leave tls out",

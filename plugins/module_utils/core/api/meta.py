@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""ObjectMeta: what Kubernetes knows of every object, and the syntax of names, labels and annotations."""
+"""ObjectMeta, and the syntax of names, labels and annotations."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar
 from ..._pydantic import Field
 from .base import DNSLabel, JSONSchema, Model, Rule, Violation, Words
 
-# A key of a label or annotation: an optional DNS subdomain and '/', then a name of at most 63 characters.
+# Key of a label or annotation: an optional DNS subdomain with '/', and a name of at most 63 characters.
 # https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#syntax-and-character-set
 KEY = (
     r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?"
@@ -32,7 +32,7 @@ RESERVED_PREFIX = "modelplane.ai/"
 
 _MAX_PREFIX = 253
 _MAX_VALUE = 63
-# Kubernetes' own limit on all annotations of an object together (apimachinery, TotalAnnotationSizeLimitB).
+# Kubernetes limits the total size of all annotations of an object (apimachinery, TotalAnnotationSizeLimitB).
 _MAX_ANNOTATION_BYTES = 256 * 1024
 
 _KEY = re.compile(KEY.removesuffix("$"))
@@ -46,7 +46,7 @@ def _bad_prefix(key: str) -> str:
     return ""
 
 
-# The names of most labels, and many values, are those of other objects too.
+# The cache is effective because objects share most label keys, and many label values.
 @lru_cache(maxsize=1 << 10)
 def _bad_syntax(key: str) -> str:
     if _bad_prefix(key) or _KEY.fullmatch(key):
@@ -56,14 +56,14 @@ def _bad_syntax(key: str) -> str:
 
 @lru_cache(maxsize=1 << 12)
 def _bad_value(value: str) -> str:
-    # How long a value may be is a limit of the field.
+    # The field limits the length of a value.
     if len(value) > _MAX_VALUE or _VALUE.fullmatch(value):
         return ""
     return "must be letters, digits, '-', '_' and '.', beginning and ending with a letter or digit"
 
 
 def impossible_label(labels: Mapping[str, str]) -> tuple[str, str]:
-    """Return the key of a label that no object can have, and why not; empty texts where there is none."""
+    """Return the key of an invalid label, and the reason. Empty texts if all labels are valid."""
     for key, value in sorted(labels.items()):
         if wrong := _bad_prefix(key) or _bad_syntax(key).replace("is not", "it is not", 1):
             return key, wrong
@@ -103,7 +103,7 @@ def _label_values(meta: Any) -> list[Violation]:
 
 
 def key_rules(field: str, *, syntax: tuple[str, ...], prefix: tuple[str, ...]) -> tuple[Rule, ...]:
-    """The rules on the keys of a map of labels or annotations, under these ids."""
+    """Return the rules with these ids for the keys of labels or annotations."""
     noun = field.removesuffix("s")
     return (
         Rule(
@@ -126,7 +126,7 @@ def key_rules(field: str, *, syntax: tuple[str, ...], prefix: tuple[str, ...]) -
 def template_label_rules(
     *, reserved: tuple[str, ...], syntax: tuple[str, ...], prefix: tuple[str, ...], value: tuple[str, ...]
 ) -> tuple[Rule, ...]:
-    """The rules on labels that users give to what is made of a template."""
+    """Return the rules with these ids for the labels of a template."""
     return (
         Rule(
             ids=reserved,
@@ -164,10 +164,12 @@ LabelValue = Annotated[str, Field(max_length=_MAX_VALUE)]
 
 
 class LabelSelector(Model):
-    """Selector of objects by their labels."""
+    """Selector of objects by label."""
 
     match_labels: dict[str, LabelValue] = Field(
-        min_length=1, max_length=16, description="Labels that an object must have, all of them with these values."
+        min_length=1,
+        max_length=16,
+        description="Map of label keys and values. An object must match all entries.",
     )
 
     def matches(self, labels: Mapping[str, str]) -> bool:
@@ -176,22 +178,22 @@ class LabelSelector(Model):
 
 
 class OwnerReference(Model):
-    """Owner of an object. Kubernetes deletes the object after its owner."""
+    """Owner of the object. Kubernetes deletes the object after its owner."""
 
     api_version: str = Field(pattern="^([^/]+/)?[^/]+$", description="API group and version of the owner.")
     kind: str = Field(min_length=1, description="Kind of the owner.")
     name: str = Field(min_length=1, description="Name of the owner.")
     uid: str = Field(min_length=1, description="UID of the owner.")
-    controller: bool | None = Field(default=None, description="Whether the owner manages the object.")
+    controller: bool | None = Field(default=None, description="Whether the owner is the managing controller.")
     block_owner_deletion: bool | None = Field(
-        default=None, description="Whether a foreground deletion of the owner waits for the object."
+        default=None, description="Whether a foreground deletion of the owner waits until the object is deleted."
     )
 
 
 class ObjectMeta(Model):
-    """metadata of an object; what only API servers write is accepted, so that exported objects can be read back."""
+    """Metadata of the object. Manifests can include the fields that API servers set, such as in exported objects."""
 
-    # The API server has these rules built in, hence no schema and no CEL is made of them.
+    # The rules have no CEL expression, because the API server validates metadata itself.
     RULES: ClassVar[tuple[Rule, ...]] = (
         *key_rules("labels", syntax=("META-1",), prefix=("META-2",)),
         Rule(
@@ -202,37 +204,50 @@ class ObjectMeta(Model):
             schema=_LABEL_VALUES,
         ),
         *key_rules("annotations", syntax=("META-4",), prefix=("META-5",)),
-        Rule(("META-6",), f"annotations must be at most {_MAX_ANNOTATION_BYTES} bytes together", "", _annotation_bytes),
+        Rule(("META-6",), f"annotations must be at most {_MAX_ANNOTATION_BYTES} bytes in total", "", _annotation_bytes),
         Rule(("META-7",), "every finalizer must be a valid Kubernetes key", "", _bad_finalizers),
     )
 
-    name: DNSSubdomain = Field(description="Name, unique for its kind in the namespace.")
-    namespace: DNSLabel | None = Field(default=None, description="Namespace. Defaults to `default`.")
-    labels: dict[str, LabelValue] | None = Field(default=None, description="Labels, which selectors match.")
-    annotations: dict[str, str] | None = Field(default=None, description="Notes for people and programs.")
+    name: DNSSubdomain = Field(description="Name of the object. Must be unique for its kind in the namespace.")
+    namespace: DNSLabel | None = Field(default=None, description="Namespace of the object. Defaults to `default`.")
+    labels: dict[str, LabelValue] | None = Field(default=None, description="Labels that selectors can match.")
+    annotations: dict[str, str] | None = Field(
+        default=None, description="Arbitrary metadata for users and tools. Selectors cannot match it."
+    )
     generate_name: Annotated[str, Words(DNS_SUBDOMAIN_WORDS)] | None = Field(
         default=None,
         max_length=253,
         pattern=GENERATED_NAME,
-        description="Prefix of a generated name. Has no effect.",
+        description="Prefix of a generated name. Has no effect in manifests.",
     )
-    uid: str | None = Field(default=None, description="Set by the API server. Has no effect.")
-    resource_version: str | None = Field(default=None, description="Set by the API server. Has no effect.")
-    generation: int | None = Field(default=None, description="Written by API servers: counts changes of `spec`.")
+    uid: str | None = Field(default=None, description="UID of the object. Set by the API server. Has no effect.")
+    resource_version: str | None = Field(
+        default=None, description="Version of the object in etcd. Set by the API server. Has no effect."
+    )
+    generation: int | None = Field(
+        default=None, description="Sequence number of changes of `spec`. Set by the API server."
+    )
     creation_timestamp: Annotated[str, Words(TIME_WORDS)] | None = Field(
         default=None,
         pattern=TIME,
-        description="Creation time, from the API server. Older ModelDeployments of equal priority are scheduled first.",
+        description="Creation time. Set by the API server. Of ModelDeployments with equal priority, the older is "
+        "scheduled first.",
     )
     deletion_timestamp: Annotated[str, Words(TIME_WORDS)] | None = Field(
-        default=None, pattern=TIME, description="Set by the API server. Has no effect."
+        default=None, pattern=TIME, description="Time of the deletion. Set by the API server. Has no effect."
     )
-    deletion_grace_period_seconds: int | None = Field(default=None, description="Set by the API server. Has no effect.")
-    finalizers: list[str] | None = Field(default=None, description="Names of what has to happen before a deletion.")
+    deletion_grace_period_seconds: int | None = Field(
+        default=None, description="Grace period of the deletion in seconds. Set by the API server. Has no effect."
+    )
+    finalizers: list[str] | None = Field(
+        default=None, description="Keys that controllers must remove before the object is deleted."
+    )
     owner_references: list[OwnerReference] | None = Field(
-        default=None, description="Owners of the object. Kubernetes deletes the object after its owners."
+        default=None, description="Owners of the object. Kubernetes deletes the object after all owners are deleted."
     )
     managed_fields: list[dict[str, Any]] | None = Field(
-        default=None, description="Written by API servers: who applied which field."
+        default=None, description="Field managers of each field. Set by the API server. Has no effect."
     )
-    self_link: str | None = Field(default=None, description="Written by older API servers; has no effect.")
+    self_link: str | None = Field(
+        default=None, description="URL of the object. Set by older API servers. Has no effect."
+    )

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""ModelDeployment: run a model on the fleet, in so many replicas."""
+"""ModelDeployment: replicas of a model on the fleet."""
 
 from __future__ import annotations
 
@@ -49,12 +49,14 @@ class Serving(ServingBase):
     """Routing of requests to the engines."""
 
     mode: Annotated[Mode, RequiredWithDefault()] = Field(
-        default="Unified", description="Unified: each engine does it all. PrefillDecode: a pair shares the work."
+        default="Unified",
+        description="Serving mode. With Unified, each engine runs prefill and decode. With PrefillDecode, separate "
+        "engines run them. Defaults to Unified.",
     )
 
 
 class Toleration(Model):
-    """Lets replicas onto clusters with a taint."""
+    """Toleration of a cluster taint."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -78,58 +80,66 @@ class Toleration(Model):
         ),
     )
 
-    key: str | None = Field(default=None, description="Key of the taint; absent, with Exists, is every taint.")
-    operator: Literal["Exists", "Equal"] = Field(
-        default="Equal", description="Equal compares key and value, Exists the key alone."
+    key: str | None = Field(
+        default=None, description="Key of the taint. If unset, operator must be Exists, and matches all taints."
     )
-    value: str | None = Field(default=None, description="Value of the taint; absent is the same as empty.")
+    operator: Literal["Exists", "Equal"] = Field(
+        default="Equal",
+        description="Comparison with the taint. Equal compares key and value, and Exists only the key. Defaults to "
+        "Equal.",
+    )
+    value: str | None = Field(default=None, description="Value of the taint. Defaults to an empty value.")
     effect: Literal["NoSchedule", "NoExecute"] | None = Field(
-        default=None, description="Effect of the taint; absent is both."
+        default=None, description="Effect of the taint. If unset, matches all effects."
     )
 
 
 class DeviceRequest(Model):
-    """Devices that one pod needs."""
+    """Request for devices of a node."""
 
-    name: DNSLabel = Field(description="Name of the request, carried into the claim.")
-    count: int = Field(default=1, ge=1, le=64, description="How many devices of one node.")
+    name: DNSLabel = Field(description="Name of the request, also in the ResourceClaim.")
+    count: int = Field(default=1, ge=1, le=64, description="Number of devices per pod. Defaults to 1.")
     selectors: Annotated[list[Selector], Atomic()] = Field(
-        min_length=1, max_length=8, description="Conditions that a device must meet, all of them."
+        min_length=1, max_length=8, description="Selectors of the devices. A device must match all selectors."
     )
 
 
 class NodeSelector(Model):
-    """Requirements on a node."""
+    """Devices that each pod requires from its node."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         constraint_rule("MD-24", "devices", "constraints", lambda node: (node.devices, node.constraints)),
     )
 
     devices: Annotated[list[DeviceRequest], ListMap(("name",))] = Field(
-        min_length=1, max_length=16, description="Requests; a pool must meet all of them."
+        min_length=1, max_length=16, description="Device requests. The nodes of a node pool must satisfy all requests."
     )
     constraints: Annotated[list[DeviceConstraint], Atomic()] | None = Field(
-        default=None, max_length=8, description="What the claimed devices must have in common."
+        default=None, max_length=8, description="Constraints on the devices that a pod claims together."
     )
 
 
 class Member(Model):
-    """A kind of pod in an engine."""
+    """Pods of an engine with the same role."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (worker_rule("MD-13"),)
 
     role: Role = Field(
-        default="Standalone", description="Standalone is the whole engine; Leader and Worker make a gang."
+        default="Standalone",
+        description="Role of the pods. Standalone is an engine with one pod. Leader and Worker are the roles of a "
+        "multi-node engine (LeaderWorkerSet group). Defaults to Standalone.",
     )
     node_selector: NodeSelector | None = Field(
-        default=None, description="Devices one pod needs; absent claims nothing."
+        default=None, description="Devices that each pod requires. If unset, the pods claim no devices."
     )
-    worker: Worker | None = Field(default=None, description="Size of the Worker part; absent is one node.")
-    template: PodTemplate = Field(description="The pod.")
+    worker: Worker | None = Field(
+        default=None, description="Size of the Worker member. Defaults to one pod. Only allowed for role Worker."
+    )
+    template: PodTemplate = Field(description="Pod template of the member.")
 
 
 class Engine(EngineBase):
-    """An inference engine: one pod, or a gang of pods on several nodes."""
+    """Inference engine: one pod, or a group of pods on several nodes."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         shape_rule("MD-11"),
@@ -138,31 +148,30 @@ class Engine(EngineBase):
             message="at least one member must have nodeSelector",
             cel="self.members.exists(m, has(m.nodeSelector))",
             check=lambda engine: any(member.node_selector is not None for member in engine.members),
-            hint="Ask for devices in nodeSelector.devices",
+            hint="Request devices in nodeSelector.devices",
             schema={"properties": {"members": {"contains": {"required": ["nodeSelector"]}}}},
         ),
     )
 
-    copies: int = Field(default=1, ge=1, le=64, description="Equal copies of the engine in each replica.")
     members: Annotated[list[Member], Atomic()] = Field(
-        min_length=1, max_length=2, description="One Standalone, or one Leader and one Worker."
+        min_length=1, max_length=2, description="Members of the engine: one Standalone, or one Leader and one Worker."
     )
 
 
 class TemplateMetadata(Model):
-    """Metadata of what is made for a replica."""
+    """Metadata of the objects that are created for each replica."""
 
     RULES: ClassVar[tuple[Rule, ...]] = template_label_rules(
         reserved=("MD-1",), syntax=("MD-2",), prefix=("MD-3",), value=("MD-4",)
     )
 
     labels: dict[str, LabelValue] | None = Field(
-        default=None, max_length=32, description="Labels for ModelReplicas and ModelEndpoints."
+        default=None, max_length=32, description="Labels of ModelReplicas and ModelEndpoints."
     )
 
 
 class ServedModel(Model):
-    """Size of a model, for comparison with the memory of devices."""
+    """Size of the model. The scheduler compares it with the memory of devices."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -189,122 +198,140 @@ class ServedModel(Model):
     parameters: Annotated[str, Words("must be a number of millions, billions or trillions such as 32.8B")] = Field(
         max_length=11,
         pattern=r"^[0-9]{1,6}(\.[0-9]{1,3})?[MBT]$",
-        description="Parameters, those of all experts included, such as 32.8B.",
+        description="Number of parameters, including all experts, such as 32.8B.",
     )
     dtype: Literal["float32", "float16", "bfloat16", "float8", "int8", "float4", "int4"] = Field(
-        description="Type of the weights in the memory of devices."
+        description="Data type of the weights in device memory."
     )
     context_length: int | None = Field(
         default=None,
         ge=1,
         le=100_000_000,
-        description="Tokens, of prompt and answer, of the longest request; absent is what the engine's flags set.",
+        description="Maximum context length in tokens, including the response. Defaults to the context length in the "
+        "flags of the engine.",
     )
-    layers: int | None = Field(default=None, ge=1, le=10_000, description="Layers that have a KV cache.")
-    kv_heads: int | None = Field(default=None, ge=1, le=10_000, description="Heads of keys and values in each layer.")
-    head_dim: int | None = Field(default=None, ge=1, le=100_000, description="Numbers in each key and each value.")
+    layers: int | None = Field(default=None, ge=1, le=10_000, description="Number of layers with a KV cache.")
+    kv_heads: int | None = Field(default=None, ge=1, le=10_000, description="Number of key-value heads per layer.")
+    head_dim: int | None = Field(default=None, ge=1, le=100_000, description="Dimension of each key and value vector.")
 
 
 class ReplicaTemplateSpec(Model):
-    """A replica of the model."""
+    """Desired state of each replica."""
 
     RULES: ClassVar[tuple[Rule, ...]] = phase_rules(("MD-5", "MD-6", "MD-7", "MD-8"))
 
     cluster_selector: ClusterSelector | None = Field(
-        default=None, description="Which clusters replicas may be placed on; absent is any."
+        default=None, description="Selector of the clusters for replicas. If unset, selects all clusters."
     )
     model_cache_ref: ReadOnlyCacheRef | None = Field(
-        default=None, description="ModelCache mounted into every pod at /mnt/models."
+        default=None, description="ModelCache that all pods mount at /mnt/models. If unset, no weights are mounted."
     )
     model: ServedModel | None = Field(
         default=None,
-        description="Size of the model; new replicas go only where its weights fit the memory of devices. Absent is "
-        "not known.",
+        description="Size of the model. New replicas are only scheduled on devices with enough memory for the weights. "
+        "If unset, the scheduler does not compare memory.",
     )
-    serving: Serving | None = Field(default=None, description="How requests reach the engines; absent is Unified.")
+    serving: Serving | None = Field(
+        default=None, description="Routing of requests to the engines. If unset, the mode is Unified."
+    )
     tolerations: Annotated[list[Toleration], Atomic()] | None = Field(
-        default=None, description="Taints of clusters that do not keep replicas away."
+        default=None, description="Tolerations of cluster taints. If unset, replicas tolerate no taints."
     )
     engines: Annotated[list[Engine], ListMap(("name",))] = Field(
-        min_length=1, max_length=8, description="Engines; every replica runs all of them."
+        min_length=1, max_length=8, description="Engines of the model. Each replica runs all engines."
     )
 
 
 class ReplicaTemplate(Model):
-    """Template of each replica."""
+    """Template of the replicas."""
 
-    metadata: TemplateMetadata | None = Field(default=None, description="Metadata of what is made for a replica.")
-    spec: ReplicaTemplateSpec = Field(description="A replica of the model.")
+    metadata: TemplateMetadata | None = Field(
+        default=None, description="Metadata of the objects that are created for each replica."
+    )
+    spec: ReplicaTemplateSpec = Field(description="Desired state of each replica.")
 
 
 class SpreadConstraint(Model):
-    """A label of clusters over whose values the replicas are spread."""
+    """Spread of replicas over the values of a cluster label."""
 
     topology_key: Annotated[str, Words(_KEY_WORDS)] = Field(
         min_length=1,
         max_length=317,
         pattern=KEY,
-        description="Label of InferenceClusters; `modelplane.ai/cluster` is their name.",
+        description="Label key of InferenceClusters. The label `modelplane.ai/cluster` contains the name of the "
+        "cluster.",
     )
     max_skew: int = Field(
-        default=1, ge=1, le=1000, description="How many replicas a value may have more than the one with fewest."
+        default=1,
+        ge=1,
+        le=1000,
+        description="Maximum difference between the numbers of replicas of any two label values. Defaults to 1.",
     )
     when_unsatisfiable: Literal["DoNotSchedule", "ScheduleAnyway"] = Field(
         default="DoNotSchedule",
-        description="DoNotSchedule keeps replicas pending; ScheduleAnyway only prefers values with fewer replicas.",
+        description="Action if no cluster satisfies the constraint. DoNotSchedule leaves the replica pending. "
+        "ScheduleAnyway only prefers label values with fewer replicas. Defaults to DoNotSchedule.",
     )
 
 
 class PreferredClusters(Model):
-    """Clusters that replicas prefer."""
+    """Preferred clusters, by label."""
 
     match_labels: dict[str, LabelValue] = Field(
         min_length=1,
         max_length=16,
-        description="Labels of the clusters, all of them; `modelplane.ai/cluster` is the name.",
+        description="Map of label keys and values. A cluster must match all entries. The label `modelplane.ai/cluster` "
+        "contains the name of the cluster.",
     )
 
 
 class ClusterPreferences(Model):
-    """Order of clusters that replicas go to."""
+    """Order of clusters for scheduling."""
 
     terms: Annotated[list[PreferredClusters], Atomic()] = Field(
         min_length=1,
         max_length=8,
-        description="Most preferred first. When clusters of a term are full, those of the next take replicas; clusters "
-        "of no term are last.",
+        description="Preferred clusters, most preferred first. If the clusters of a term have no free capacity, the "
+        "clusters of the next term receive replicas. Clusters without a matching term are last.",
     )
     return_: bool = Field(
         default=False,
         alias="return",
-        description="Whether replicas come back to more preferred clusters that have room, one at a time, each removed "
-        "once the new one serves.",
+        description="Whether replicas move back to more preferred clusters when these have free capacity. Replicas "
+        "move one at a time, and a replica is removed when its replacement serves. Defaults to false.",
     )
 
 
 class MinAvailable(Model):
-    """Fewest replicas of a part of the fleet."""
+    """Minimum number of replicas in the fleet, or per value of a cluster label."""
 
     topology_key: Annotated[str, Words(_KEY_WORDS)] | None = Field(
         default=None,
         min_length=1,
         max_length=317,
         pattern=KEY,
-        description="Label of InferenceClusters, each value of which has the replicas; `modelplane.ai/cluster` is "
-        "their name. Absent is the whole fleet.",
+        description="Label key of InferenceClusters. The minimum applies to each value of the label. The label "
+        "`modelplane.ai/cluster` contains the name of the cluster. If unset, the minimum applies to the fleet.",
     )
-    replicas: int = Field(ge=1, le=1000, description="How many replicas at least.")
+    replicas: int = Field(ge=1, le=1000, description="Minimum number of replicas.")
 
 
 class SpotLimits(Model):
-    """Replicas on spot nodes."""
+    """Limits on replicas on spot nodes."""
 
-    max: int | None = Field(default=None, ge=0, le=1000, description="Most replicas on spot nodes; absent is all.")
-    min_on_demand: int = Field(default=0, ge=0, le=1000, description="Replicas that are kept off spot nodes.")
+    max: int | None = Field(
+        default=None,
+        ge=0,
+        le=1000,
+        description="Maximum number of replicas on spot nodes. If unset, there is no limit.",
+    )
+    min_on_demand: int = Field(
+        default=0, ge=0, le=1000, description="Minimum number of replicas that do not use spot nodes. Defaults to 0."
+    )
 
 
 class CostLimits(Model):
-    """Limits on the cost of a deployment. What runs is never removed for them."""
+    """Cost limits of the deployment. They never remove running replicas."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -318,12 +345,14 @@ class CostLimits(Model):
     )
 
     ceiling_per_hour: Amount | None = Field(
-        default=None, description="Most that all replicas may cost together for an hour; absent is no limit."
+        default=None, description="Maximum cost of all replicas per hour. If unset, there is no limit."
     )
     currency: Currency | None = Field(
-        default=None, description="Currency of ceilingPerHour; absent is that of the prices of the fleet."
+        default=None, description="Currency of ceilingPerHour. Defaults to the currency of the node prices."
     )
-    spot: SpotLimits | None = Field(default=None, description="How many replicas may be on spot nodes; absent is all.")
+    spot: SpotLimits | None = Field(
+        default=None, description="Limits on replicas on spot nodes. If unset, there is no limit."
+    )
 
 
 ReplicaBound = Annotated[
@@ -395,29 +424,38 @@ def _replicas_of(bound: str, replicas: int, *, round_up: bool = False) -> int:
 
 
 class ModelDeploymentSpec(Spec):
-    """Replicas of a model."""
+    """Desired state of the deployment."""
 
-    replicas: int = Field(default=1, ge=0, le=1000, description="How many replicas; 0 runs nothing, absent is one.")
+    replicas: int = Field(
+        default=1,
+        ge=0,
+        le=1000,
+        description="Desired number of replicas. Set 0 to remove all replicas. Defaults to 1.",
+    )
     spread: Annotated[list[SpreadConstraint], ListMap(("topologyKey",))] | None = Field(
-        default=None, max_length=4, description="Labels of clusters over whose values the replicas are spread."
+        default=None, max_length=4, description="Spread of replicas over the values of cluster labels."
     )
     cluster_preferences: ClusterPreferences | None = Field(
-        default=None, description="Order of clusters that replicas go to; absent is any."
+        default=None, description="Order of clusters for scheduling. If unset, there is no preference."
     )
     min_available: Annotated[list[MinAvailable], Atomic()] | None = Field(
-        default=None, max_length=4, description="Fewest replicas, of the fleet or of each value of a label of clusters."
+        default=None,
+        max_length=4,
+        description="Minimum number of replicas in the fleet, or per value of a cluster label.",
     )
     preemption: Literal["Never", "LowerPriority"] | None = Field(
         default=None,
-        description="LowerPriority: new replicas may take the place of running replicas of deployments with a lower "
-        "`modelplane.ai/priority`. Absent is Never.",
+        description="Preemption policy. With LowerPriority, pending replicas can replace running replicas of "
+        "deployments with a lower annotation `modelplane.ai/priority`. Defaults to Never.",
     )
     rollout: Rollout | None = Field(
-        default=None, description="Pace of rollouts. If unset, the defaults of the fields apply."
+        default=None, description="Pace of rollouts. If unset, the defaults of its fields apply."
     )
-    template: ReplicaTemplate = Field(description="What each replica is made from.")
+    template: ReplicaTemplate = Field(description="Template of the replicas.")
     cost: CostLimits | None = Field(
-        default=None, description="Limits on cost; when given, new replicas take the cheapest places there are."
+        default=None,
+        description="Cost limits of the deployment. If set, new replicas are scheduled on the cheapest nodes with free "
+        "capacity.",
     )
 
 
@@ -444,11 +482,13 @@ class ModelDeploymentStatus(Status):
     """Observed state of the replicas."""
 
     replicas: ReplicaCounts | None = Field(default=None, description="Numbers of replicas.")
-    selector: str | None = Field(default=None, description="Labels of its ModelReplicas, for autoscalers.")
+    selector: str | None = Field(
+        default=None, description="Label selector of the ModelReplicas, for the scale subresource."
+    )
 
 
 class ModelDeployment(Resource):
-    """A model that runs on the fleet, in so many replicas."""
+    """Replicas of a model on the clusters of the fleet."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (name_rule("MD-23", label=True),)
 
@@ -457,11 +497,11 @@ class ModelDeployment(Resource):
     SHORT_NAMES: ClassVar[tuple[str, ...]] = ("md",)
     COLUMNS: ClassVar[tuple[Column, ...]] = (
         Column("DESIRED", ".spec.replicas", "integer"),
-        Column("PLACED", ".status.replicas.total", "integer", "Existing replicas."),
-        Column("REPLICAS", ".status.replicas.ready", "integer", "Replicas that serve."),
-        Column("UPDATED", ".status.replicas.updated", "integer", "Replicas that a rollout has updated."),
+        Column("PLACED", ".status.replicas.total", "integer", "Number of existing replicas."),
+        Column("REPLICAS", ".status.replicas.ready", "integer", "Number of serving replicas."),
+        Column("UPDATED", ".status.replicas.updated", "integer", "Number of replicas with the current revision."),
     )
     SCALE: ClassVar[tuple[str, str, str] | None] = (".spec.replicas", ".status.replicas.total", ".status.selector")
 
-    spec: ModelDeploymentSpec = Field(description="How many replicas of which model.")
-    status: ModelDeploymentStatus | None = Field(default=None, description="What is known of the replicas.")
+    spec: ModelDeploymentSpec = Field(description="Desired state of the deployment.")
+    status: ModelDeploymentStatus | None = Field(default=None, description="Observed state of the deployment.")

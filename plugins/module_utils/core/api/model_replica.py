@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""ModelReplica: one placed instance of a ModelDeployment."""
+"""ModelReplica: scheduled replica of a ModelDeployment."""
 
 from __future__ import annotations
 
@@ -28,85 +28,90 @@ from .serving import ServingBase
 
 
 class ReplicaServing(ServingBase):
-    """Routing of requests to the engines, as in the ModelDeployment."""
+    """Routing of requests to the engines, from the ModelDeployment."""
 
 
 VolumeId = Annotated[str, Words("must be 10 hexadecimal digits")]
 
 
 class PreviousVolume(ModelCacheRef):
-    """A volume that pods may still mount."""
+    """Volume that pods might still mount."""
 
     volume: VolumeId | None = Field(
         default=None,
         pattern=r"^[0-9a-f]{10}$",
-        description="As in modelCacheRef; absent is the first of the ModelCache.",
+        description="Volume of the ModelCache, as in modelCacheRef. Defaults to the first volume.",
     )
 
 
 class MountedCache(ReadOnlyCacheRef):
-    """A ModelCache of the same namespace, as it is mounted."""
+    """Reference to a ModelCache in the same namespace, with the mounted volume."""
 
-    layout: Layout = Field(default="Folder", description="Layout of the weights in the mounted volume.")
+    layout: Layout = Field(
+        default="Folder", description="Layout of the weights in the mounted volume. Defaults to Folder."
+    )
     volume: VolumeId | None = Field(
         default=None,
         pattern=r"^[0-9a-f]{10}$",
-        description="Which volume of the ModelCache, by a digest of its artifact; absent is its first.",
+        description="Volume of the ModelCache, as a digest of its artifact. Defaults to the first volume.",
     )
     previous: PreviousVolume | None = Field(
-        default=None, description="What was mounted before; it stays while pods may mount it."
+        default=None, description="Previously mounted volume. It is retained while pods might mount it."
     )
 
 
 class ResolvedDeviceRequest(Model):
-    """Devices that one pod claims."""
+    """Device request in the ResourceClaimTemplate of a pod."""
 
     name: DNSLabel = Field(description="Name of the request.")
-    device_class_name: str = Field(min_length=1, max_length=253, description="DeviceClass to claim through.")
+    device_class_name: str = Field(min_length=1, max_length=253, description="DeviceClass of the request.")
     device: str | None = Field(
         default=None,
         min_length=1,
         description=(
-            "Planned device of the InferenceClass, where others of it have the DeviceClass too; the last selector then "
-            "accepts this one only."
+            "Planned device of the InferenceClass. Set if other devices of the class have the same DeviceClass. The "
+            "last selector then matches only this device."
         ),
     )
-    count: int = Field(default=1, ge=1, le=64, description="How many devices.")
+    count: int = Field(default=1, ge=1, le=64, description="Number of devices. Defaults to 1.")
     selectors: Annotated[list[Selector], Atomic()] | None = Field(
-        default=None, max_length=9, description="Conditions of the deployment, unchanged, then that of device."
+        default=None,
+        max_length=9,
+        description="Device selectors of the ModelDeployment, and the selector for the planned device.",
     )
     guarded: bool | None = Field(
         default=None,
         description=(
-            "If true, selectors of the claim test for each attribute and capacity that they read, because devices of "
-            "the pool lack some of them."
+            "Whether the selectors of the claim check that each attribute and capacity exists before they read it. Set "
+            "if some devices of the node pool lack an attribute or capacity."
         ),
     )
 
 
 class PlannedNodes(Model):
-    """Sharing of nodes between the pods of a member and others."""
+    """Placement of the pods of a member on planned nodes. A planned node is a slot for pods, not a Node object."""
 
     numbers: Annotated[list[Annotated[int, Field(ge=1)]], Atomic()] | None = Field(
         default=None,
         min_length=1,
         max_length=4,
-        description="Numbers of planned nodes, unique in the pool: last the pods' own, before it those they go beside.",
+        description="Numbers of planned nodes, unique in the node pool. The last number is the planned node of the "
+        "pods. The numbers before it are the planned nodes of other pods, whose nodes the pods share.",
     )
     sharing: Literal["Together", "OnePerNode", "Alone", "Any", "Apart"] = Field(
         description=(
-            "Together: all pods share one node with those of the same number. OnePerNode: each pod has another node. "
-            "Alone: no other pods are on their nodes. Any: they go where there is room. Apart: so do they, each on "
-            "another node."
+            "Sharing of nodes. Together: all pods run on one node, with pods of the same number. OnePerNode: each pod "
+            "runs on a separate node. Alone: other pods cannot run on the nodes of the pods. Any: the pods run on any "
+            "node with free capacity. Apart: like Any, but each pod runs on a separate node."
         )
     )
 
 
 class PoolShare(Model):
-    """Pods of a member that run on one of several pools."""
+    """Number of pods of a member on one of several node pools."""
 
-    name: str = Field(min_length=1, max_length=63, description="Name of the pool.")
-    pods: int = Field(ge=1, le=63, description="Pods of each copy on this pool.")
+    name: str = Field(min_length=1, max_length=63, description="Name of the node pool.")
+    pods: int = Field(ge=1, le=63, description="Number of pods of each engine copy on the node pool.")
 
 
 def _pods(member: Any) -> int:
@@ -114,7 +119,7 @@ def _pods(member: Any) -> int:
 
 
 class PlacedMember(Model):
-    """A kind of pod in an engine, with the pool it runs on."""
+    """Pods of an engine with the same role, and their node pools."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         worker_rule("MR-7"),
@@ -132,7 +137,7 @@ class PlacedMember(Model):
         ),
         Rule(
             ids=("MR-21",),
-            message="the pods of nodePools must sum up to the pods of the member in each copy",
+            message="the sum of pods in nodePools must be the number of pods of the member",
             cel=(
                 "!has(self.nodePools) || "
                 "self.nodePools.map(p, p.pods).sum() == (has(self.worker) ? self.worker.nodes : 1)"
@@ -143,29 +148,38 @@ class PlacedMember(Model):
         ),
     )
 
-    role: Role = Field(default="Standalone", description="As in the ModelDeployment.")
-    node_pool_name: str = Field(min_length=1, description="Pool that the pods run on.")
+    role: Role = Field(
+        default="Standalone", description="Role of the pods, from the ModelDeployment. Defaults to Standalone."
+    )
+    node_pool_name: str = Field(min_length=1, description="Node pool of the pods.")
     node_pools: Annotated[list[PoolShare], ListMap(("name",))] | None = Field(
         default=None,
         min_length=2,
         max_length=8,
-        description="Pools of one fabric that the pods are spread over; absent is all of them on nodePoolName.",
+        description="Node pools of the pods, if the pods run on several pools with the same fabric. If unset, all pods "
+        "run on nodePoolName.",
     )
     device_requests: Annotated[list[ResolvedDeviceRequest], ListMap(("name",))] | None = Field(
-        default=None, min_length=1, max_length=16, description="What a pod claims; absent is nothing."
+        default=None,
+        min_length=1,
+        max_length=16,
+        description="Device requests of each pod. If unset, the pods claim no devices.",
     )
     device_constraints: Annotated[list[DeviceConstraint], Atomic()] | None = Field(
-        default=None, max_length=8, description="What the devices that a pod claims must have in common."
+        default=None, max_length=8, description="Constraints on the devices that a pod claims together."
     )
     planned_nodes: PlannedNodes | None = Field(
-        default=None, description="How the pods share nodes with others; absent is where there is room."
+        default=None,
+        description="Placement of the pods on planned nodes. If unset, the pods run on any node with free capacity.",
     )
-    worker: Worker | None = Field(default=None, description="Size of the Worker part; absent is one node.")
-    template: PodTemplate = Field(description="The pod.")
+    worker: Worker | None = Field(
+        default=None, description="Number of Worker pods. If unset, the member has one pod per engine copy."
+    )
+    template: PodTemplate = Field(description="Pod template of the member.")
 
 
 class PlacedEngine(EngineBase):
-    """An engine of the deployment, placed."""
+    """Engine of the replica, with its node pools."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         shape_rule("MR-5"),
@@ -179,29 +193,31 @@ class PlacedEngine(EngineBase):
     )
 
     members: Annotated[list[PlacedMember], Atomic()] = Field(
-        min_length=1, max_length=2, description="One Standalone, or one Leader and one Worker."
+        min_length=1, max_length=2, description="Members of the engine: one Standalone, or one Leader and one Worker."
     )
 
 
 ClaimNames = Literal["Digest"]
-"""Names of ResourceClaimTemplates that contain a digest of their content."""
+"""Format of ResourceClaimTemplate names with a digest of their content."""
 
 
 class ModelReplicaSpec(Spec):
-    """Cluster and engines of the replica."""
+    """Desired state of the replica."""
 
     RULES: ClassVar[tuple[Rule, ...]] = phase_rules(("MR-1", "MR-2", "MR-3", "MR-4"))
 
-    cluster_name: str = Field(min_length=1, description="InferenceCluster the replica stays on.")
+    cluster_name: str = Field(min_length=1, description="InferenceCluster of the replica.")
     claim_names: ClaimNames | None = Field(
         default=None,
-        description="Names of the ResourceClaimTemplates. Digest adds a digest of their content, so that an edit "
-        "creates another object. If unset, the names have no digest.",
+        description="Format of ResourceClaimTemplate names. Digest adds a digest of the content, and an edit creates a "
+        "new object. If unset, the names have no digest.",
     )
-    model_cache_ref: MountedCache | None = Field(default=None, description="ModelCache mounted into every pod.")
-    serving: ReplicaServing | None = Field(default=None, description="How requests reach the engines.")
+    model_cache_ref: MountedCache | None = Field(default=None, description="ModelCache that all pods mount.")
+    serving: ReplicaServing | None = Field(
+        default=None, description="Routing of requests to the engines. If unset, the mode is Unified."
+    )
     engines: Annotated[list[PlacedEngine], ListMap(("name",))] = Field(
-        min_length=1, max_length=8, description="Engines with the pools they run on."
+        min_length=1, max_length=8, description="Engines of the replica, with their node pools."
     )
 
 
@@ -210,7 +226,7 @@ class ModelReplicaStatus(Status):
 
 
 class ModelReplica(Resource):
-    """One instance of a model on one cluster; written by the scheduler."""
+    """Scheduled replica of a ModelDeployment on a cluster. The scheduler creates it."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (name_rule("MR-17", label=True),)
 
@@ -219,5 +235,5 @@ class ModelReplica(Resource):
     SHORT_NAMES: ClassVar[tuple[str, ...]] = ("mr",)
     COLUMNS: ClassVar[tuple[Column, ...]] = (Column("CLUSTER", ".spec.clusterName"),)
 
-    spec: ModelReplicaSpec = Field(description="Where the replica runs, and what.")
-    status: ModelReplicaStatus | None = Field(default=None, description="What is known of the replica.")
+    spec: ModelReplicaSpec = Field(description="Desired state of the replica.")
+    status: ModelReplicaStatus | None = Field(default=None, description="Observed state of the replica.")

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""ModelRoute: one service on one gateway in mode Model."""
+"""ModelRoute: route of a ModelService on a Model gateway."""
 
 from __future__ import annotations
 
@@ -12,37 +12,37 @@ from .model_service import ServiceEndpoint, Timeouts
 from .resource import Resource, Spec, Status
 
 MOST_ENTRIES = 32
-"""Entries of a service that a gateway in mode Model can take."""
+"""Maximum number of entries of a service on a Model gateway."""
 
 
 class ModelRouteSpec(Spec):
-    """Service and gateway, with what the service says of its endpoints."""
+    """Desired state of the route."""
 
-    gateway_name: str = Field(min_length=1, max_length=253, description="InferenceGateway that serves the service.")
-    service_name: str = Field(min_length=1, max_length=253, description="ModelService of the same namespace.")
+    gateway_name: str = Field(min_length=1, max_length=253, description="InferenceGateway of the route.")
+    service_name: str = Field(min_length=1, max_length=253, description="ModelService in the same namespace.")
     endpoints: list[ServiceEndpoint] = Field(
-        min_length=1, max_length=MOST_ENTRIES, description="Endpoints of the service, as it has them."
+        min_length=1, max_length=MOST_ENTRIES, description="Entries of endpoints, from the ModelService."
     )
-    timeouts: Timeouts | None = Field(default=None, description="Limits on the time that requests take.")
+    timeouts: Timeouts | None = Field(default=None, description="Timeouts of requests, from the ModelService.")
 
 
 class EndpointCounts(Model):
-    """Endpoints that the service selects."""
+    """Numbers of ModelEndpoints of the service."""
 
-    total: int = Field(ge=0, description="How many its selectors match.")
-    ready: int = Field(ge=0, description="How many of them get requests, or can get them when others fail.")
+    total: int = Field(ge=0, description="Number of ModelEndpoints that match the selectors.")
+    ready: int = Field(ge=0, description="Number of ModelEndpoints that receive requests, directly or by failover.")
 
 
 class ModelRouteStatus(Status):
     """Observed state of the route."""
 
-    model: str | None = Field(default=None, max_length=317, description="Name of the model in requests.")
+    model: str | None = Field(default=None, max_length=317, description="Model name in requests.")
     address: str | None = Field(default=None, description="Address of the gateway.")
-    endpoints: EndpointCounts | None = Field(default=None, description="Endpoints that the service selects.")
+    endpoints: EndpointCounts | None = Field(default=None, description="Numbers of ModelEndpoints of the service.")
 
 
 class ModelRoute(Resource):
-    """One service on one gateway in mode Model. The fleet makes it, users write none."""
+    """Route of a ModelService on a Model gateway. The fleet creates it, and ignores it in manifests."""
 
     KIND: ClassVar[str] = "ModelRoute"
     PLURAL: ClassVar[str] = "modelroutes"
@@ -53,5 +53,5 @@ class ModelRoute(Resource):
         Column("MODEL", ".status.model"),
     )
 
-    spec: ModelRouteSpec = Field(description="Which service, on which gateway.")
-    status: ModelRouteStatus | None = Field(default=None, description="What is known of the route.")
+    spec: ModelRouteSpec = Field(description="Desired state of the route.")
+    status: ModelRouteStatus | None = Field(default=None, description="Observed state of the route.")

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Documents in, resources or problems out."""
+"""Conversion of documents to resources, with all problems of invalid documents."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .plain import MAX_VALUES, Loc, Plain, TooLargeError, Unreadable, is_plain, 
 from .problems import (
     is_unknown_field,
     may_show,
-    misspelt_places,
+    misspelt_fields,
     path_of,
     problem_of_error,
     problem_of_unreadable,
@@ -32,13 +32,13 @@ from .rules import LocatedViolation, partial, violations
 Arguments = ParamSpec("Arguments")
 Built = TypeVar("Built", bound=Model)
 
-# More than a person reads; keeps hostile input cheap.
+# The limit bounds the cost of hostile input. Users do not read more problems.
 MAX_PROBLEMS = 1000
 _VALUE = 'Write a value ("" for an empty one), or remove it'
 
 
 class InvalidResource(ValueError):  # noqa: N818
-    """A document that is no valid resource; `problems` holds everything that is wrong with it (see MAX_PROBLEMS)."""
+    """Error of an invalid document, with all problems of the document up to MAX_PROBLEMS."""
 
     def __init__(self, problems: tuple[Problem, ...]) -> None:
         super().__init__(problems)
@@ -51,10 +51,11 @@ class InvalidResource(ValueError):  # noqa: N818
 def read(
     document: object, kinds: Mapping[str, type[Resource]], warn: Callable[[Problem], None] | None = None
 ) -> Resource:
-    """The resource that a document in the canonical written form describes.
+    """Return the resource of a document in the current format. Raise InvalidResource with all problems of the document.
 
-    A null is the same as an absent field; `warn` gets a problem for each entry of a mapping, such as a label, that is
-    left out for that. Raises InvalidResource with all problems of the document.
+    Null fields are unset, and null entries of mappings, such as labels, are omitted.
+
+    warn: receives a problem for each omitted entry.
     """
     if not isinstance(document, Mapping):
         raise InvalidResource((Problem("a resource must be a mapping with apiVersion, kind, metadata and spec"),))
@@ -67,18 +68,18 @@ def read(
     read_in = _without_nulls(kind, read_in, warn)
     ref = _ref(content, kind)
     if kind.NAMESPACED:
-        given_namespace = _default_namespace(content)
+        has_namespace = _set_default_namespace(content)
     resource = _valid(kind, read_in, ref, _header(content, kind, ref))
-    if kind.NAMESPACED and not given_namespace:
-        # The namespace is ours, not the user's: `wire(set_only=True)` leaves it out.
+    if kind.NAMESPACED and not has_namespace:
+        # `wire(set_only=True)` must omit the default namespace, because the user did not set it.
         resource.metadata.model_fields_set.discard("namespace")
     return resource
 
 
 def read_part(document: Mapping[Any, Any], kind: type[Built]) -> Built:
-    """Return what a mapping describes that is no resource by itself.
+    """Return the model of a mapping that is not a complete resource. Raise InvalidResource with all problems.
 
-    A null is the same as an absent field. Raises InvalidResource with all problems.
+    Null fields are unset.
     """
     try:
         read_in = plain(document)
@@ -88,13 +89,13 @@ def read_part(document: Mapping[Any, Any], kind: type[Built]) -> Built:
 
 
 def _valid(kind: type[Built], read_in: Plain, ref: Ref | None, header: Iterable[Problem]) -> Built:
-    """Return the model of plain data without nulls. Raises InvalidResource with all problems, `header` among them."""
+    """Return the model of plain data without nulls. Raise InvalidResource with all problems, including `header`."""
     content = read_in.content
-    problems = [problem_of_unreadable(kind, found, ref) for found in read_in.unreadable]
+    problems = [problem_of_unreadable(kind, unreadable, ref) for unreadable in read_in.unreadable]
     problems += header
     unknown = [loc for loc in read_in.nulls if is_unknown_field(kind, loc)]
     problems += [unknown_field(kind, loc, ref) for loc in unknown]
-    bad = {found.loc for found in read_in.unreadable if not found.of_key}
+    bad = {unreadable.loc for unreadable in read_in.unreadable if not unreadable.of_key}
     wrong = set(bad)
     model: Any
     try:
@@ -104,11 +105,10 @@ def _valid(kind: type[Built], read_in: Plain, ref: Ref | None, header: Iterable[
         problems += [problem_of_error(kind, detail, content, ref) for detail in details[:MAX_PROBLEMS]]
         unknown += [detail["loc"] for detail in details[:MAX_PROBLEMS] if detail["type"] == "extra_forbidden"]
         wrong.update(detail["loc"] for detail in details)
-    wrong.update(misspelt_places(kind, content, unknown))
+    wrong.update(misspelt_fields(kind, content, unknown))
     if wrong:
         model = partial(kind, content, frozenset(wrong))
-    found = violations(model, tolerant=bool(wrong))
-    problems += [_problem(kind, violation, content, ref) for violation in found]
+    problems += [_problem(kind, violation, content, ref) for violation in violations(model, tolerant=bool(wrong))]
     problems = without_consequences(kind, unknown, problems)
     if problems:
         raise InvalidResource(_distinct(problems))
@@ -121,24 +121,26 @@ def read_with(
     kinds: Mapping[str, type[Resource]],
     parts: Mapping[tuple[str, ...], Model | Sequence[Model]],
 ) -> Resource | None:
-    """The resource of a document to which valid models and lists of them are added at places that it leaves out,
-    without checking these once more. None where anything is to be said about the rest, or to be filled in."""
+    """Return the resource of a document with valid models at paths that the document omits.
+
+    The models are not validated again. Return None if the document has a problem or requires a default namespace.
+    """
     kind = kinds.get(document.get("kind", ""))
     if kind is None or document.get("apiVersion") != kind.group_version() or not is_plain(document):
         return None
     content = dict(document)
     checked: set[int] = set()
-    for (*above, field), part in parts.items():
-        place = content
-        for key in above:
-            below = place.get(key, {})
-            if not isinstance(below, dict):
+    for (*parents, field), value in parts.items():
+        mapping = content
+        for key in parents:
+            child = mapping.get(key, {})
+            if not isinstance(child, dict):
                 return None
-            place[key] = place = dict(below)
-        if field in place:
+            mapping[key] = mapping = dict(child)
+        if field in mapping:
             return None
-        place[field] = part if isinstance(part, Model) else list(part)
-        checked.update([id(part)] if isinstance(part, Model) else map(id, part))
+        mapping[field] = value if isinstance(value, Model) else list(value)
+        checked.update([id(value)] if isinstance(value, Model) else map(id, value))
     metadata = content.get("metadata", ())
     if ("namespace" in (metadata.model_fields_set if isinstance(metadata, Model) else metadata)) is not kind.NAMESPACED:
         return None
@@ -150,23 +152,23 @@ def read_with(
 
 
 def wire(model: Model, *, set_only: bool = False) -> dict[str, Any]:
-    """The written form of a model: wire names, no nulls.
+    """Return the document of a model, with wire names and without nulls.
 
-    With `set_only` without the defaults: what the user wrote and nothing else.
+    set_only: omit defaults that the user did not set.
     """
-    written: dict[str, Any] = model.model_dump(by_alias=True, exclude_none=True, exclude_unset=set_only)
-    return written
+    document: dict[str, Any] = model.model_dump(by_alias=True, exclude_none=True, exclude_unset=set_only)
+    return document
 
 
 def construct(constructed: Callable[Arguments, Built], /, *__: Arguments.args, **values: Arguments.kwargs) -> Built:
-    """Return a model of values that are known to be valid, named as its attributes. Nothing is checked or copied."""
-    known = _fields(cast(Any, constructed))
-    if known is None or not known.required <= values.keys() <= known.defaults.keys():
+    """Return a model with these attributes. The values must be valid, and are neither checked nor copied."""
+    fields = _fields(cast(Any, constructed))
+    if fields is None or not fields.required <= values.keys() <= fields.defaults.keys():
         built: Built = cast(Any, constructed).model_construct(**values)
         return built
-    # As pydantic does it, with defaults that are known already.
+    # Same result as model_construct of pydantic, but with cached defaults.
     built = cast(Any, constructed).__new__(constructed)
-    object.__setattr__(built, "__dict__", {**known.defaults, **values})
+    object.__setattr__(built, "__dict__", {**fields.defaults, **values})
     object.__setattr__(built, "__pydantic_fields_set__", set(values))
     object.__setattr__(built, "__pydantic_extra__", None)
     object.__setattr__(built, "__pydantic_private__", None)
@@ -175,7 +177,7 @@ def construct(constructed: Callable[Arguments, Built], /, *__: Arguments.args, *
 
 @dataclass(frozen=True)
 class _Fields:
-    """Fields of a model in their order, with their defaults, and the names of those without one."""
+    """Defaults of the fields of a model, in order, and the names of required fields."""
 
     defaults: Mapping[str, Any]
     required: frozenset[str]
@@ -183,7 +185,7 @@ class _Fields:
 
 @cache
 def _fields(model: type[Model]) -> _Fields | None:
-    """The fields of a model; None for one that more is to be done for."""
+    """Return the fields of a model. None if `construct` cannot set its attributes directly."""
     fields = model.model_fields
     required = frozenset(name for name, field in fields.items() if field.is_required())
     defaults = {
@@ -197,25 +199,25 @@ def _fields(model: type[Model]) -> _Fields | None:
 
 
 def _kind(content: Mapping[str, Any], kinds: Mapping[str, type[Resource]]) -> type[Resource]:
-    """The model for a document. Without one, nothing else can be said about it."""
-    written = content.get("kind")
+    """Return the model of a document. Raise InvalidResource for an unknown kind, which prevents all other checks."""
+    name = content.get("kind")
     choices = f"One of {', '.join(kinds)}"
-    if written is None:
+    if name is None:
         raise InvalidResource((Problem("is required", path="kind", hint=choices),))
-    if not isinstance(written, str):
+    if not isinstance(name, str):
         raise InvalidResource((Problem("must be the name of a kind", path="kind", hint=choices),))
-    if written in kinds:
-        return kinds[written]
-    near = nearest(written, kinds)
+    if name in kinds:
+        return kinds[name]
+    near = nearest(name, kinds)
     hint = f"Did you mean {near}?" if near else choices
-    raise InvalidResource((Problem("is not a known kind", path="kind", value=short(written), hint=hint),))
+    raise InvalidResource((Problem("is not a known kind", path="kind", value=short(name), hint=hint),))
 
 
 def _without_nulls(kind: type[Model], read_in: Plain, warn: Callable[[Problem], None] | None = None) -> Plain:
-    """Make nulls absent fields, except in what is left as it was written, where a null may have a meaning.
+    """Return plain data without nulls, except in values without a schema, where a null can have a meaning.
 
-    Without one of its labels a selector selects more, and without `auth` a gateway asks for no keys. What says who gets
-    in, and where, is refused.
+    A null is an error in fields that restrict access: a selector without a label selects more objects, and a gateway
+    without `auth` accepts unauthenticated requests.
     """
     refused = []
     for loc in read_in.nulls:
@@ -232,29 +234,29 @@ def _without_nulls(kind: type[Model], read_in: Plain, warn: Callable[[Problem], 
                 warn(Problem(message, path=path_of(kind, loc), hint=_VALUE, severity="warning"))
         if parent is not None and parent.model and loc[-1] in parent.model.KEPT_NULLS:
             continue
-        place: Any = read_in.content
-        for part in loc[:-1]:
-            place = place[part]
-        hint = parent.model.hint_of_null(str(loc[-1]), place) if parent is not None and parent.model else ""
+        container: Any = read_in.content
+        for key in loc[:-1]:
+            container = container[key]
+        hint = parent.model.hint_of_null(str(loc[-1]), container) if parent is not None and parent.model else ""
         if hint:
             refused.append(Unreadable(loc, "has no value", hint))
             continue
-        place.pop(loc[-1], None)
+        container.pop(loc[-1], None)
     return replace(read_in, unreadable=(*read_in.unreadable, *refused)) if refused else read_in
 
 
 def _ref(content: Mapping[str, Any], kind: type[Resource]) -> Ref | None:
-    """The identity of the document, as far as it can be read."""
+    """Return the reference of a document. None if its name is not readable."""
     metadata = content.get("metadata")
     if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str):
         return None
-    written = metadata.get("namespace")
-    namespace = written if isinstance(written, str) else DEFAULT_NAMESPACE
+    value = metadata.get("namespace")
+    namespace = value if isinstance(value, str) else DEFAULT_NAMESPACE
     return Ref(kind.KIND, namespace if kind.NAMESPACED else "", metadata["name"])
 
 
-def _default_namespace(content: dict[str, Any]) -> bool:
-    """Fill in the namespace where there is none; whether the user gave one."""
+def _set_default_namespace(content: dict[str, Any]) -> bool:
+    """Set the default namespace of a document without a namespace. Return whether the document has a namespace."""
     metadata = content.get("metadata")
     if not isinstance(metadata, dict) or "namespace" in metadata:
         return True
@@ -288,8 +290,8 @@ def _covered(loc: Loc, bad: set[Loc]) -> bool:
 
 
 def _problem(kind: type[Model], violation: LocatedViolation, content: Any, ref: Ref | None) -> Problem:
-    given = violation.value
-    value = short(given) if given is not None and may_show(kind, content, violation.loc, given) else ""
+    invalid = violation.value
+    value = short(invalid) if invalid is not None and may_show(kind, content, violation.loc, invalid) else ""
     return Problem(violation.message, path=path_of(kind, violation.loc), value=value, hint=violation.hint, ref=ref)
 
 

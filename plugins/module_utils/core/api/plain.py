@@ -1,8 +1,8 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""A document as plain data: dicts with text keys, lists, text, numbers, booleans."""
+"""Conversion of documents to plain data: dicts with text keys, lists, texts, numbers, and booleans."""
 
-# To isinstance a bool is an int. pylint: disable=unidiomatic-typecheck
+# isinstance accepts a bool as an int. pylint: disable=unidiomatic-typecheck
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 Loc = tuple[str | int, ...]  # pylint: disable=unsupported-binary-operation
 
 
-# No resource is nested deeper than 20 or holds more than some thousand values; the limits keep hostile input cheap.
+# Valid resources have at most 20 levels and a few thousand values. The limits bound the cost of hostile input.
 MAX_DEPTH = 64
 MAX_VALUES = 200_000
 
@@ -23,24 +23,23 @@ BEYOND_64_BITS = "must be a whole number of at most 64 bits"
 
 @dataclass(frozen=True)
 class Unreadable:
-    """Part that no document can have: the value at a place, or (with `of_key`) a key of the mapping there.
-
-    `number`: the value, if it is too large a number.
-    """
+    """Value or key that is invalid in every document."""
 
     loc: Loc
     message: str
     hint: str = ""
     of_key: bool = False
+    """True if a key of the mapping at `loc` is invalid, instead of the value."""
     number: int | None = None
+    """Value, if it is a number that is too large."""
 
 
 class TooLargeError(ValueError):
-    """A document with more than MAX_VALUES values."""
+    """Error of a document with more than MAX_VALUES values."""
 
 
 class Refused:
-    """Stands in the place of a value that cannot be part of a document."""
+    """Placeholder of an invalid value."""
 
 
 REFUSED = Refused()
@@ -48,7 +47,7 @@ REFUSED = Refused()
 
 @dataclass(frozen=True)
 class Plain:
-    """A copy of a document, the places of nulls in mappings, and what cannot be part of any document."""
+    """Copy of a document, with the paths of nulls in mappings, and the invalid values and keys."""
 
     content: dict[str, Any]
     nulls: tuple[Loc, ...]
@@ -56,10 +55,10 @@ class Plain:
 
 
 def plain(document: Mapping[Any, Any]) -> Plain:
-    """The document as plain data.
+    """Return a document as plain data. Raise TooLargeError.
 
-    Values and keys of subclasses of str, int and float (as templating engines make them) become plain ones.
-    Raises TooLargeError. Of a document that is plain already, as YAML is, only the outermost mapping is copied.
+    Values and keys of subclasses of str, int and float, such as the values of templating engines, are converted. For a
+    plain document, such as parsed YAML, only the outermost mapping is copied.
     """
     if is_plain(document):
         return Plain(dict(document), (), ())
@@ -69,8 +68,10 @@ def plain(document: Mapping[Any, Any]) -> Plain:
 
 
 def is_plain(document: Mapping[Any, Any]) -> bool:
-    """Return whether there is nothing to convert, to note or to refuse in a document, level by level. What is harmless
-    but rare, such as text that is not ASCII, is left to the copier."""
+    """Return whether a document needs no conversion and contains no nulls in mappings and no invalid values.
+
+    Return False for rare valid values, such as text that is not ASCII. The copier checks these values.
+    """
     level: list[Any] = [document]
     values = 0
     for __ in range(MAX_DEPTH):
@@ -80,10 +81,10 @@ def is_plain(document: Mapping[Any, Any]) -> bool:
             if kind is dict:
                 if not all(type(key) is str and key.isascii() for key in parent):
                     return False
-                # A null of a mapping is noted.
-                items, known = parent.values(), _IN_MAPPINGS
+                # The copier records the nulls of mappings.
+                items, scalars = parent.values(), _IN_MAPPINGS
             elif kind is list:
-                items, known = parent, _IN_LISTS
+                items, scalars = parent, _IN_LISTS
             else:
                 return False
             values += len(items)
@@ -91,7 +92,7 @@ def is_plain(document: Mapping[Any, Any]) -> bool:
                 kind = type(item)
                 if kind is dict or kind is list:
                     below.append(item)
-                elif kind not in known or (
+                elif kind not in scalars or (
                     not item.isascii() if kind is str else kind is int and not -INT64 <= item < INT64
                 ):
                     return False
@@ -111,7 +112,7 @@ class _Copier:
     def __init__(self) -> None:
         self.unreadable: list[Unreadable] = []
         self.nulls: list[Loc] = []
-        self._left = MAX_VALUES
+        self._remaining = MAX_VALUES
 
     def mapping(self, value: Mapping[Any, Any], loc: Loc, depth: int) -> dict[str, Any]:
         copy: dict[str, Any] = {}
@@ -132,8 +133,8 @@ class _Copier:
         return copy
 
     def value(self, value: Any, loc: Loc, depth: int) -> Any:
-        self._left -= 1
-        if self._left < 0:
+        self._remaining -= 1
+        if self._remaining < 0:
             raise TooLargeError
         if value is None or isinstance(value, bool):
             return value
@@ -168,7 +169,7 @@ class _Copier:
 
 
 def _encodable(text: str) -> bool:
-    """Return whether the text can be written: lone surrogates cannot."""
+    """Return whether a text has a UTF-8 encoding. Lone surrogates have none."""
     if text.isascii():
         return True
     try:
@@ -179,7 +180,7 @@ def _encodable(text: str) -> bool:
 
 
 def type_words(value: object) -> str:
-    """Return what a value is, in words."""
+    """Return the type of a value in words."""
     if value is None:
         return "null"
     if isinstance(value, bool):

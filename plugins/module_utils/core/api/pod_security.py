@@ -1,8 +1,8 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The securityContext of an engine's pod and container: what Pod Security "baseline" lets in, and IPC_LOCK.
+"""Security contexts of engine pods and containers: the settings of Pod Security "baseline", and IPC_LOCK.
 
-The lists are those of Kubernetes 1.34 ("Pod Security Standards"; k8s.io/pod-security-admission, policy).
+The lists are from Kubernetes 1.34 ("Pod Security Standards"; k8s.io/pod-security-admission, policy).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ BASELINE_CAPABILITIES = (
     "SYS_CHROOT",
 )
 IPC_LOCK = "IPC_LOCK"
-"""To pin memory beyond the limit of the node, which RDMA needs. "baseline" does not let it in."""
+"""Capability to lock more memory than the limit of the node, for RDMA. "baseline" forbids it."""
 
 _SYSCTLS = (
     "kernel.shm_rmid_forced",
@@ -50,7 +50,7 @@ _PROFILES = ("RuntimeDefault", "Localhost")
 _LARGEST_ID = 2**31 - 1
 _ALLOWS = 'Pod Security "baseline" allows no other'
 _FORBIDS = 'Pod Security "baseline" forbids it'
-_OF_THE_POD = "It belongs to the securityContext of the pod, beside containers"
+_OF_THE_POD = "It belongs to the securityContext of the pod, next to containers"
 _OF_THE_CONTAINER = "It belongs to the securityContext of the container"
 _NO_WINDOWS = "Engines run on Linux"
 
@@ -77,18 +77,22 @@ GroupId = Annotated[int, Field(ge=0, le=_LARGEST_ID)]
 
 
 class Capabilities(Model):
-    """Capabilities of the container beyond none: all are dropped first."""
+    """Linux capabilities of the container. All capabilities that are not in add are dropped."""
 
     add: list[Capability] | None = Field(
-        default=None, max_length=len(_CAPABILITIES), description="Capabilities that the container has."
+        default=None,
+        max_length=len(_CAPABILITIES),
+        description="Capabilities to add. If unset, no capabilities are added.",
     )
     drop: list[DroppedCapability] | None = Field(
-        default=None, max_length=64, description="Changes nothing: whatever is not in add is dropped."
+        default=None,
+        max_length=64,
+        description="Capabilities to drop. Has no effect, because all capabilities that are not in add are dropped.",
     )
 
 
 class SecurityProfile(Model):
-    """A profile of seccomp or AppArmor."""
+    """Seccomp or AppArmor profile."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         requires(("MD-30", "MR-30"), "type", "Localhost", "localhostProfile"),
@@ -103,10 +107,15 @@ class SecurityProfile(Model):
     )
 
     type: ProfileType = Field(
-        pattern=_one_of(_PROFILES), description="RuntimeDefault, or Localhost for a profile on the nodes."
+        pattern=_one_of(_PROFILES),
+        description="Type of the profile. RuntimeDefault is the profile of the container runtime, and Localhost a "
+        "profile on the nodes.",
     )
     localhost_profile: str | None = Field(
-        default=None, min_length=1, max_length=253, description="The profile on the nodes, when type is Localhost."
+        default=None,
+        min_length=1,
+        max_length=253,
+        description="Name of the profile on the nodes. Required for type Localhost, otherwise not allowed.",
     )
 
 
@@ -115,36 +124,46 @@ class SelinuxOptions(Model):
 
     NOT_HERE: ClassVar[Mapping[str, str]] = {"user": _FORBIDS, "role": _FORBIDS}
 
-    type: SelinuxType | None = Field(default=None, pattern=_one_of(_SELINUX_TYPES), description="Type.")
-    level: str | None = Field(default=None, max_length=253, description="Level, such as s0:c123,c456.")
+    type: SelinuxType | None = Field(default=None, pattern=_one_of(_SELINUX_TYPES), description="SELinux type label.")
+    level: str | None = Field(default=None, max_length=253, description="SELinux level label, such as s0:c123,c456.")
 
 
 class Sysctl(Model):
-    """A parameter of the kernel, for this pod alone."""
+    """Kernel parameter of the pod."""
 
     name: SysctlName = Field(pattern=_one_of(_SYSCTLS), description="Name of the parameter.")
-    value: str = Field(max_length=253, description="Its value.")
+    value: str = Field(max_length=253, description="Value of the parameter.")
 
 
 class _SecurityContext(Model):
     run_as_user: int | None = Field(
-        default=None, ge=0, le=_LARGEST_ID, description="User, by its number; absent is the image's."
+        default=None,
+        ge=0,
+        le=_LARGEST_ID,
+        description="UID of the container process. Defaults to the user of the image.",
     )
     run_as_group: int | None = Field(
-        default=None, ge=0, le=_LARGEST_ID, description="Primary group, by its number; absent is the image's."
+        default=None,
+        ge=0,
+        le=_LARGEST_ID,
+        description="GID of the container process. Defaults to the group of the image.",
     )
-    run_as_non_root: bool | None = Field(default=None, description="Whether to refuse to run as root.")
-    seccomp_profile: SecurityProfile | None = Field(default=None, description="Absent is RuntimeDefault.")
+    run_as_non_root: bool | None = Field(
+        default=None, description="Whether the kubelet rejects a container that runs as root. Defaults to false."
+    )
+    seccomp_profile: SecurityProfile | None = Field(
+        default=None, description="Seccomp profile. Defaults to RuntimeDefault."
+    )
     app_armor_profile: SecurityProfile | None = Field(
-        default=None, description="Absent is that of the container runtime."
+        default=None, description="AppArmor profile. Defaults to the profile of the container runtime."
     )
     se_linux_options: SelinuxOptions | None = Field(
-        default=None, description="Absent is what the container runtime chooses."
+        default=None, description="SELinux labels. If unset, the container runtime selects the labels."
     )
 
 
 class PodSecurityContext(_SecurityContext):
-    """Rights of all containers of the pod."""
+    """Security settings of all containers of the pod."""
 
     NOT_HERE: ClassVar[Mapping[str, str]] = {
         "privileged": _FORBIDS,
@@ -152,23 +171,29 @@ class PodSecurityContext(_SecurityContext):
         **dict.fromkeys(("allowPrivilegeEscalation", "capabilities", "readOnlyRootFilesystem"), _OF_THE_CONTAINER),
     }
 
-    fs_group: int | None = Field(default=None, ge=0, le=_LARGEST_ID, description="Group that owns volumes.")
+    fs_group: int | None = Field(
+        default=None,
+        ge=0,
+        le=_LARGEST_ID,
+        description="GID that owns the volumes of the pod. If unset, the ownership of volumes does not change.",
+    )
     fs_group_change_policy: Literal["OnRootMismatch", "Always"] | None = Field(
-        default=None, description="When files of volumes get that group; absent is Always."
+        default=None, description="Policy for changes of the ownership of volumes. Defaults to Always."
     )
     supplemental_groups: list[GroupId] | None = Field(
-        default=None, max_length=32, description="Further groups, by their numbers."
+        default=None, max_length=32, description="GIDs of supplemental groups of the container processes."
     )
     supplemental_groups_policy: Literal["Merge", "Strict"] | None = Field(
-        default=None, description="Whether groups of the image count too; absent is Merge."
+        default=None,
+        description="Policy for the groups of the image. Merge adds them, and Strict ignores them. Defaults to Merge.",
     )
     sysctls: Annotated[list[Sysctl], ListMap(("name",))] | None = Field(
-        default=None, max_length=len(_SYSCTLS), description="Parameters of the kernel."
+        default=None, max_length=len(_SYSCTLS), description="Kernel parameters of the pod."
     )
 
 
 class ContainerSecurityContext(_SecurityContext):
-    """Rights of the engine's container."""
+    """Security settings of the container. They override the security settings of the pod."""
 
     NOT_HERE: ClassVar[Mapping[str, str]] = {
         "privileged": f"{_FORBIDS}: devices are claimed, and RDMA needs no more than capabilities.add: [IPC_LOCK]",
@@ -178,13 +203,16 @@ class ContainerSecurityContext(_SecurityContext):
     }
 
     allow_privilege_escalation: bool | None = Field(
-        default=None, description="Whether programs may gain rights that their parent has not; absent is false."
+        default=None,
+        description="Whether a process can gain more privileges than its parent process. Defaults to false.",
     )
     read_only_root_filesystem: bool | None = Field(
-        default=None, description="Whether files of the image cannot be changed; absent is false."
+        default=None, description="Whether the root file system is read-only. Defaults to false."
     )
     capabilities: Capabilities | None = Field(
-        default=None, description="Absent is none, or IPC_LOCK where a network device is claimed."
+        default=None,
+        description="Linux capabilities. A pod that claims a network device always has IPC_LOCK. If unset, there are "
+        "no other capabilities.",
     )
 
 
@@ -192,4 +220,4 @@ NOT_IN_A_POD: Mapping[str, str] = {
     **dict.fromkeys(("hostNetwork", "hostPID", "hostIPC"), _FORBIDS),
     "automountServiceAccountToken": "Engines have no access to the Kubernetes API",
 }
-"""Fields of a pod that users search beside its securityContext."""
+"""Hints for security fields outside of securityContext."""

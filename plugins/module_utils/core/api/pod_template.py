@@ -1,8 +1,8 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The part of a pod template that engines may set; everything else of a pod is composed."""
+"""Pod template of an engine: the fields that users can set. The fleet composes all other fields of the pod."""
 
-# To isinstance a bool is an int. pylint: disable=unidiomatic-typecheck
+# isinstance accepts a bool as an int. pylint: disable=unidiomatic-typecheck
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from .pod_security import NOT_IN_A_POD, ContainerSecurityContext, PodSecurityCon
 
 ENGINE_CONTAINER = "engine"
 MOST_GRACE_SECONDS = 86400
-# The grammar of resource.Quantity (k8s.io/apimachinery/pkg/api/resource), without signs: an amount of cpu or memory.
+# Grammar of resource.Quantity (k8s.io/apimachinery/pkg/api/resource), without signs: an amount of CPU or memory.
 QUANTITY = r"^([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?$"
-# Relative paths without a segment `..`. The names of files must not begin with `..`.
+# Relative paths without a segment `..`. File names must not begin with `..`.
 _SEGMENTS = r"(/([^/.][^/]*|\.[^/.][^/]*|\.\.[^/]+|\.?))*"
 _SUB_PATH = rf"^(([^/.][^/]*|\.[^/.][^/]*|\.\.[^/]+|\.){_SEGMENTS})?$"
 _FILE_PATH = rf"^([^/.][^/]*|\.[^/.][^/]*|\.){_SEGMENTS}$"
@@ -47,38 +47,40 @@ Bytes = Annotated[str, Words("must be a quantity, such as 512Mi or 16Gi"), IntOr
 
 
 class KeyRef(Model):
-    """One key of a Secret or ConfigMap on the workload cluster."""
+    """Key of a Secret or ConfigMap on the inference cluster."""
 
-    name: str = Field(description="Name of the object.")
-    key: str = Field(description="Key in its data.")
-    optional: bool | None = Field(default=None, description="Whether the object or key may be missing.")
+    name: str = Field(description="Name of the Secret or ConfigMap.")
+    key: str = Field(description="Key in the data of the object.")
+    optional: bool | None = Field(
+        default=None, description="Whether the container can start without the object or key. Defaults to false."
+    )
 
 
 class FieldRef(Model):
-    """A field of the pod itself."""
+    """Field of the pod."""
 
     field_path: Annotated[str, Words("must be a field that pods provide to variables, such as status.podIP")] = Field(
         pattern=FIELD_PATH, description="Path of the field, such as status.podIP."
     )
-    api_version: str | None = Field(default=None, description="Version of the schema that the path is for.")
+    api_version: str | None = Field(default=None, description="API version of the schema of the path. Defaults to v1.")
 
 
 class EnvVarSource(Model):
-    """Source of the value of a variable."""
+    """Source of the value of an environment variable."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         exactly_one(("MD-21", "MR-15"), "secretKeyRef", "configMapKeyRef", "fieldRef"),
     )
 
     secret_key_ref: Annotated[KeyRef, Hidden()] | None = Field(
-        default=None, description="A key of a Secret on the workload cluster."
+        default=None, description="Key of a Secret on the inference cluster."
     )
-    config_map_key_ref: KeyRef | None = Field(default=None, description="A key of a ConfigMap on the workload cluster.")
-    field_ref: FieldRef | None = Field(default=None, description="A field of the pod.")
+    config_map_key_ref: KeyRef | None = Field(default=None, description="Key of a ConfigMap on the inference cluster.")
+    field_ref: FieldRef | None = Field(default=None, description="Field of the pod.")
 
 
 class EnvVar(Model):
-    """An environment variable."""
+    """Environment variable."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -94,86 +96,95 @@ class EnvVar(Model):
     name: Annotated[str, Words("must be printable ASCII without '='")] = Field(
         min_length=1, pattern="^[ -<>-~]+$", description="Name of the variable."
     )
-    value: str | None = Field(default=None, description="Its value.")
-    value_from: EnvVarSource | None = Field(default=None, description="Source of the value.")
+    value: str | None = Field(
+        default=None,
+        description="Value of the variable. Can reference earlier variables as $(NAME). Defaults to an empty value.",
+    )
+    value_from: EnvVarSource | None = Field(
+        default=None, description="Source of the value. Mutually exclusive with a value."
+    )
 
 
 class ResourceList(Model):
-    """Amounts of what a node shares out. Devices are asked for by nodeSelector.devices instead."""
+    """Quantities of CPU, memory and disk. Request devices in nodeSelector.devices."""
 
     NOT_HERE: ClassVar[Mapping[str, str]] = dict.fromkeys(
-        ("nvidia.com/gpu", "amd.com/gpu", "gpu"), "GPUs are asked for by nodeSelector.devices of the member"
+        ("nvidia.com/gpu", "amd.com/gpu", "gpu"), "Request GPUs in nodeSelector.devices of the member"
     )
 
     @classmethod
-    def hint_of_amount(cls, place: Sequence[str | int], amount: str) -> str:
+    def hint_of_amount(cls, path: Sequence[str | int], amount: str) -> str:
         """Return the hint for memory or disk space without a unit, which means bytes, and for a CPU with an invalid
         unit."""
-        if place[-1] == "cpu":
+        if path[-1] == "cpu":
             cores = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,3})?) ?(?:(m)|(?i:c|cores?|v?cpus?))", amount.strip())
             if cores:
                 return f"Write {cores[1]}m" if cores[2] else f'Write "{cores[1]}"'
-            # Units of memory are valid for a CPU, and mean billions of cores.
+            # Kubernetes accepts units of memory for a CPU, as billions of cores.
             return "Units of memory do not apply to a CPU" if meant_quantity(amount) else ""
-        meant = meant_memory(amount)
-        return f"Add the unit, such as {meant}" if meant else ""
+        quantity = meant_memory(amount)
+        return f"Add the unit, such as {quantity}" if quantity else ""
 
     cpu: Cores | None = Field(
-        default=None, max_length=32, pattern=QUANTITY, description="CPU cores, such as 4 or 500m."
+        default=None, max_length=32, pattern=QUANTITY, description="Quantity of CPU cores, such as 4 or 500m."
     )
-    memory: Bytes | None = Field(default=None, max_length=32, pattern=QUANTITY, description="Memory, such as 64Gi.")
+    memory: Bytes | None = Field(
+        default=None, max_length=32, pattern=QUANTITY, description="Quantity of memory, such as 64Gi."
+    )
     ephemeral_storage: Bytes | None = Field(
         default=None,
         alias="ephemeral-storage",
         max_length=32,
         pattern=QUANTITY,
-        description="Space on the node's own disk, such as 100Gi.",
+        description="Quantity of local disk space, such as 100Gi.",
     )
 
     @model_validator(mode="before")
     @classmethod
     def _whole_numbers_as_text(cls, value: Any) -> Any:
-        """`cpu: 4` is how everybody writes it, and Kubernetes reads it as the quantity "4"."""
+        """Convert `cpu: 4` to the quantity "4", as Kubernetes does."""
         return whole_numbers_as_text(value)
 
 
 class Resources(Model):
-    """Resources that a container asks of its node."""
+    """Compute resources of the container."""
 
-    NOT_HERE: ClassVar[Mapping[str, str]] = {"claims": "Devices are asked for by nodeSelector.devices of the member"}
+    NOT_HERE: ClassVar[Mapping[str, str]] = {"claims": "Request devices in nodeSelector.devices of the member"}
 
-    requests: ResourceList | None = Field(default=None, description="What is set aside for the container.")
-    limits: ResourceList | None = Field(default=None, description="What the container may use at most.")
+    requests: ResourceList | None = Field(default=None, description="Minimum resources for the container.")
+    limits: ResourceList | None = Field(default=None, description="Maximum resources of the container.")
 
 
 class ExecAction(Model):
-    """A command in the container, run without a shell."""
+    """Command in the container, without a shell."""
 
-    command: list[str] = Field(min_length=1, description="The command and its arguments.")
+    command: list[str] = Field(min_length=1, description="Command and its arguments.")
 
 
 class HttpGetAction(Model):
-    """A request to the pod itself."""
+    """HTTP GET request to the pod."""
 
-    path: str | None = Field(default=None, description="Path of the request.")
+    path: str | None = Field(default=None, description="Path of the request. Defaults to /.")
     port: int = Field(ge=1, le=65535, description="Port of the container.")
-    scheme: Literal["HTTP", "HTTPS"] | None = Field(default=None, description="HTTP by default.")
+    scheme: Literal["HTTP", "HTTPS"] | None = Field(
+        default=None, description="Scheme of the request. Defaults to HTTP."
+    )
 
 
 class SleepAction(Model):
-    """A pause."""
+    """Pause of the container."""
 
-    seconds: int = Field(ge=1, le=MOST_GRACE_SECONDS, description="How long it is.")
+    seconds: int = Field(ge=1, le=MOST_GRACE_SECONDS, description="Number of seconds to sleep.")
 
 
 class LifecycleHandler(Model):
-    """One thing to do."""
+    """Action of a lifecycle hook. Exactly one action must be set."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (exactly_one(("MD-26", "MR-22"), "exec", "httpGet", "sleep"),)
 
-    exec_: ExecAction | None = Field(default=None, description="Run a command.")
-    http_get: HttpGetAction | None = Field(default=None, description="Send a request.")
-    sleep: SleepAction | None = Field(default=None, description="Wait.")
+    exec_: ExecAction | None = Field(default=None, description="Command to run in the container.")
+    http_get: HttpGetAction | None = Field(default=None, description="HTTP GET request to send to the pod.")
+    sleep: SleepAction | None = Field(default=None, description="Pause of the container.")
 
 
 class TcpSocketAction(Model):
@@ -270,11 +281,11 @@ class VolumeMount(Model):
 
 
 class Lifecycle(Model):
-    """Actions when the container has started, and before it is stopped."""
+    """Lifecycle hooks of the container."""
 
     MIN_PROPERTIES: ClassVar[int] = 1
 
-    post_start: LifecycleHandler | None = Field(default=None, description="Once the container has started.")
+    post_start: LifecycleHandler | None = Field(default=None, description="Action after the container starts.")
     pre_stop: LifecycleHandler | None = Field(
         default=None,
         description="Action before the container receives SIGTERM, within terminationGracePeriodSeconds. Replaces the "
@@ -283,20 +294,28 @@ class Lifecycle(Model):
 
 
 class Container(Model):
-    """The engine's container."""
+    """Container of the engine."""
 
     NOT_HERE: ClassVar[Mapping[str, str]] = {
         "ports": "Engines listen on port 8000, or on the port of the engine",
         "envFrom": "List the variables in env, with valueFrom",
     }
 
-    name: str = Field(min_length=1, description=f"Must be {ENGINE_CONTAINER}.")
+    name: str = Field(min_length=1, description=f"Name of the container. Must be {ENGINE_CONTAINER}.")
     image: str = Field(min_length=1, description="Image of the inference engine.")
-    command: list[str] | None = Field(default=None, description="Entry point in place of the image's.")
-    args: list[str] | None = Field(default=None, description="Arguments, passed on as they are.")
-    env: list[EnvVar] | None = Field(default=None, max_length=256, description="Environment variables, in this order.")
-    resources: Resources | None = Field(default=None, description="CPU, memory and disk that a pod asks for.")
-    lifecycle: Lifecycle | None = Field(default=None, description="What is done at its start and before its end.")
+    command: list[str] | None = Field(
+        default=None, description="Entrypoint of the container. Defaults to the entrypoint of the image."
+    )
+    args: list[str] | None = Field(
+        default=None, description="Arguments of the entrypoint. Defaults to the arguments of the image."
+    )
+    env: list[EnvVar] | None = Field(
+        default=None, max_length=256, description="Environment variables of the container, in order."
+    )
+    resources: Resources | None = Field(default=None, description="CPU, memory and disk of the container.")
+    lifecycle: Lifecycle | None = Field(
+        default=None, description="Lifecycle hooks of the container. If unset, only the composed preStop hook runs."
+    )
     liveness_probe: Probe | None = Field(
         default=None,
         description="Probe that restarts the container when it fails. Replaces the composed probe of `stall`.",
@@ -316,36 +335,39 @@ class Container(Model):
         description="Mounts of volumes of the pod. A mount at /dev/shm replaces the composed shared memory.",
     )
     security_context: ContainerSecurityContext | None = Field(
-        default=None, description="What the container may do; by default next to nothing."
+        default=None,
+        description="Security settings of the container. If unset, the defaults of its fields apply.",
     )
 
 
 class ImagePullSecret(Model):
-    """A registry Secret."""
+    """Image pull secret."""
 
-    name: str = Field(description="Name of a Secret on the workload cluster.")
+    name: str = Field(description="Name of a Secret on the inference cluster.")
 
 
 def _pause_fits(pod: Any) -> list[Violation]:
-    """A pause that outlasts the grace period is refused by Kubernetes."""
+    """Return the preStop pauses that are longer than the grace period, which Kubernetes rejects."""
     period = pod.termination_grace_period_seconds
-    found = []
+    violations = []
     for index, container in enumerate(pod.containers):
         pre_stop = container.lifecycle and container.lifecycle.pre_stop
         if period is not None and pre_stop and pre_stop.sleep and pre_stop.sleep.seconds > period:
             path = ("containers", index, "lifecycle", "preStop", "sleep", "seconds")
-            found.append(Violation(path, value=pre_stop.sleep.seconds))
-    return found
+            violations.append(Violation(path, value=pre_stop.sleep.seconds))
+    return violations
 
 
 class KeyToPath(Model):
-    """One key of a ConfigMap or a Secret as a file."""
+    """Key of a ConfigMap or Secret, mounted as a file."""
 
-    key: str = Field(min_length=1, description="Key in its data.")
+    key: str = Field(min_length=1, description="Key in the data of the object.")
     path: Annotated[str, Words(_PATH_WORDS)] = Field(
         min_length=1, max_length=1024, pattern=_FILE_PATH, description="Path of the file in the volume."
     )
-    mode: int | None = Field(default=None, ge=0, le=0o777, description="Permissions of the file.")
+    mode: int | None = Field(
+        default=None, ge=0, le=0o777, description="Permissions of the file. Defaults to defaultMode."
+    )
 
 
 class _Files(Model):
@@ -355,7 +377,9 @@ class _Files(Model):
     default_mode: int | None = Field(
         default=None, ge=0, le=0o777, description="Permissions of files. Defaults to 0644."
     )
-    optional: bool | None = Field(default=None, description="Whether the pod starts without the object or its keys.")
+    optional: bool | None = Field(
+        default=None, description="Whether the pod can start without the object or its keys. Defaults to false."
+    )
 
 
 class ConfigMapFiles(_Files):
@@ -374,13 +398,14 @@ class EmptyDir(Model):
     """Empty directory with the lifetime of the pod."""
 
     medium: Literal["Memory"] | None = Field(
-        default=None, description="Set Memory for a file system in memory. Defaults to the disk of the node."
+        default=None, description="Storage medium. Memory is a file system in memory. Defaults to the disk of the node."
     )
     size_limit: Annotated[str, Words("must be a quantity, such as 512Mi or 16Gi"), IntOrString()] | None = Field(
         default=None,
         max_length=32,
         pattern=QUANTITY,
-        description="Maximum size. Files in memory count toward the memory limit of the container.",
+        description="Maximum size. Files in memory count toward the memory limit of the container. If unset, there is "
+        "no limit.",
     )
 
     @model_validator(mode="before")
@@ -390,7 +415,7 @@ class EmptyDir(Model):
 
 
 class Volume(Model):
-    """Volume of the pod."""
+    """Volume of the pod. Exactly one source must be set."""
 
     NOT_HERE: ClassVar[Mapping[str, str]] = {
         "persistentVolumeClaim": "Set modelCacheRef to mount weights at /mnt/models",
@@ -409,8 +434,8 @@ class PodSpec(Model):
     """Containers and volumes of the pod."""
 
     NOT_HERE: ClassVar[Mapping[str, str]] = {
-        "nodeSelector": "It belongs to the member, beside template",
-        "tolerations": "They belong to the deployment, beside engines",
+        "nodeSelector": "It belongs to the member, next to template",
+        "tolerations": "They belong to the deployment, next to engines",
         "initContainers": "An engine has exactly one container",
         **NOT_IN_A_POD,
     }
@@ -438,7 +463,7 @@ class PodSpec(Model):
         min_length=1, max_length=1, description=f"Exactly one container, named {ENGINE_CONTAINER}."
     )
     image_pull_secrets: Annotated[list[ImagePullSecret], Hidden()] | None = Field(
-        default=None, description="Registry Secrets on the workload cluster."
+        default=None, description="Image pull secrets on the inference cluster."
     )
     service_account_name: DNSLabel | None = Field(
         default=None,
@@ -451,10 +476,11 @@ class PodSpec(Model):
     termination_grace_period_seconds: _Seconds | None = Field(
         default=None,
         description="Grace period in seconds for the pod to stop. An engine with requests keeps serving until 30 "
-        "seconds before its end, or until half of a period of less than a minute.",
+        "seconds before the end of the period, or until half of a period of less than a minute. If unset, the period "
+        "is `fleet_stream_grace`, or the sleep of preStop, plus 30 seconds.",
     )
     security_context: PodSecurityContext | None = Field(
-        default=None, description="What all containers of the pod may do."
+        default=None, description="Security settings of the pod. If unset, the defaults of its fields apply."
     )
 
 
@@ -478,7 +504,7 @@ class PodMetadata(Model):
 
 
 class PodTemplate(Model):
-    """The pod of an engine's member."""
+    """Template of the pods of an engine member."""
 
     NOT_HERE: ClassVar[Mapping[str, str]] = {
         "containers": "It belongs under spec",
@@ -487,4 +513,4 @@ class PodTemplate(Model):
     }
 
     metadata: PodMetadata | None = Field(default=None, description="Labels and annotations of the pod.")
-    spec: PodSpec = Field(description="What runs in the pod.")
+    spec: PodSpec = Field(description="Container and volumes of the pod.")

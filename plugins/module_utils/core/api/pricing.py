@@ -1,8 +1,8 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Prices of nodes: how they are written, in an InferenceClass and in the price catalog.
+"""Node prices in an InferenceClass and in the price catalog.
 
-Amounts are text, so that no binary fraction is between what is written and what is summed.
+Amounts are text, because binary floating point cannot represent them exactly.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ..._pydantic import Field
 from .base import Atomic, Model, Rule, Violation, Words
 
 PurchaseOption = Literal["OnDemand", "Spot", "Reserved"]
-"""Way to buy a node."""
+"""Purchase option of a node."""
 
 AMOUNT = r"^[0-9]{1,9}(\.[0-9]{1,9})?$"
 Amount = Annotated[
@@ -41,12 +41,12 @@ _ANY_PRICE: dict[str, Any] = {"anyOf": [{"required": [option]} for option in _OP
 
 
 def has_price(prices: Any) -> bool:
-    """Return whether there is a price of any purchase option."""
+    """Return whether a purchase option has a price."""
     return any(amount is not None for amount in (prices.on_demand, prices.spot, prices.reserved))
 
 
 def one_place(number: str) -> Rule:
-    """Return the rule that prices are those of a region or of a zone."""
+    """Return the rule that requires either a region or a zone."""
     return Rule(
         ids=(number,),
         message="exactly one of region and zone must be given",
@@ -58,7 +58,7 @@ def one_place(number: str) -> Rule:
 
 
 def any_price(number: str) -> Rule:
-    """Return the rule that there is a price."""
+    """Return the rule that requires the price of a purchase option."""
     return Rule(
         ids=(number,),
         message=f"one of {', '.join(_OPTIONS[:-1])} and {_OPTIONS[-1]} must be given",
@@ -69,44 +69,45 @@ def any_price(number: str) -> Rule:
 
 
 class Prices(Model):
-    """Prices of a node for an hour."""
+    """Hourly node prices."""
 
-    on_demand: Amount | None = Field(default=None, description="Price of a node on demand, for an hour.")
-    spot: Amount | None = Field(default=None, description="Price of a spot node, for an hour.")
+    on_demand: Amount | None = Field(default=None, description="Price of an on-demand node per hour.")
+    spot: Amount | None = Field(default=None, description="Price of a spot node per hour.")
     reserved: Amount | None = Field(
-        default=None, description="Price of a node that a Capacity Block or a reservation provides, for an hour."
+        default=None, description="Price of a node in a Capacity Block or a reservation per hour."
     )
 
     def amount(self, option: PurchaseOption) -> Decimal | None:
-        """Return the price for a purchase option; None when there is none."""
+        """Return the price of a purchase option. None if it has no price."""
         text = {"OnDemand": self.on_demand, "Spot": self.spot, "Reserved": self.reserved}[option]
         return None if text is None else Decimal(text)
 
 
 class LocalPrices(Prices):
-    """Prices in a region or zone."""
+    """Hourly node prices in a region or zone."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (one_place("IK-8"), any_price("IK-9"))
 
-    region: Place | None = Field(default=None, description="Region that the prices are for.")
-    zone: Place | None = Field(default=None, description="Zone that the prices are for.")
+    region: Place | None = Field(default=None, description="Region of the prices. Mutually exclusive with zone.")
+    zone: Place | None = Field(default=None, description="Zone of the prices. Mutually exclusive with region.")
 
 
-def _given_twice(locations: Sequence[LocalPrices]) -> list[Violation]:
-    """Return the regions and zones that have prices already."""
-    first: dict[tuple[str, str], int] = {}
-    found = []
-    for index, each in enumerate(locations):
-        for field, place in (("region", each.region), ("zone", each.zone)):
-            other = first.setdefault((field, place), index) if place is not None else index
-            if other != index:
-                message = f"duplicates locations[{other}]"
-                found.append(Violation(("locations", index, field), message, place, "Put its prices into one item"))
-    return found
+def _duplicate_locations(locations: Sequence[LocalPrices]) -> list[Violation]:
+    """Return the regions and zones that an earlier item has."""
+    indexes: dict[tuple[str, str], int] = {}
+    duplicates = []
+    for index, prices in enumerate(locations):
+        for field, location in (("region", prices.region), ("zone", prices.zone)):
+            earlier = indexes.setdefault((field, location), index) if location is not None else index
+            if earlier != index:
+                message = f"duplicates locations[{earlier}]"
+                path = ("locations", index, field)
+                duplicates.append(Violation(path, message, location, "Put its prices into one item"))
+    return duplicates
 
 
 class Pricing(Prices):
-    """Prices of a node. They win over the price catalog of the fleet."""
+    """Hourly node prices of the class. They override the price catalog of the fleet."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -118,22 +119,22 @@ class Pricing(Prices):
         ),
         Rule(
             ids=("IK-11",),
-            message="a region or zone must not be given twice",
+            message="regions and zones must be unique",
             cel="!has(self.locations) || self.locations.all(a, "
             "(!has(a.region) || self.locations.exists_one(b, has(b.region) && b.region == a.region)) && "
             "(!has(a.zone) || self.locations.exists_one(b, has(b.zone) && b.zone == a.zone)))",
-            check=lambda pricing: _given_twice(pricing.locations or ()) or True,
+            check=lambda pricing: _duplicate_locations(pricing.locations or ()) or True,
         ),
     )
 
-    currency: Currency = Field(description="Currency of the prices; all prices of a fleet are in one.")
-    as_of: Day = Field(description="Day on which the prices were valid.")
+    currency: Currency = Field(description="Currency of the prices. All prices of a fleet must have the same currency.")
+    as_of: Day = Field(description="Date of the prices.")
     source: PriceSource | None = Field(
-        default=None, description="Where the prices are from, for people; absent is the InferenceClass itself."
+        default=None, description="Human-readable source of the prices. Defaults to the InferenceClass."
     )
     locations: Annotated[list[LocalPrices], Atomic()] | None = Field(
         default=None,
         min_length=1,
         max_length=64,
-        description="Prices that differ by region or zone; those of a zone win over those of its region.",
+        description="Prices of regions and zones. The prices of a zone override the prices of its region.",
     )

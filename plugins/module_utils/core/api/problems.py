@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Problems of fields: what is wrong with a value, where, and what to write instead."""
+"""Problems of fields: message, field path, value and hint."""
 
 from __future__ import annotations
 
@@ -42,11 +42,10 @@ _UNITS = {"text": ("character", "characters"), "list": ("item", "items"), "map":
 
 
 def may_show(kind: type[Model], content: object, loc: Loc, value: object) -> bool:
-    """Return whether the value at a place may be shown: what is written of secrets, and what an engine is started with,
-    may hold some.
+    """Return whether messages can contain the value at a location, because it is not a secret.
 
-    Variables are judged by their name, commands and arguments by what they say. A text in the form of a secret is one
-    anywhere.
+    Fields that reference secrets are hidden, because users might write the secret itself. Environment variables are
+    checked by name, and commands and arguments by content. A text with the format of a secret is always hidden.
     """
     if any(shape.hidden for shape in _shapes(kind, loc)):
         return False
@@ -62,53 +61,53 @@ def may_show(kind: type[Model], content: object, loc: Loc, value: object) -> boo
 
 
 def _at(content: object, loc: Loc) -> object:
-    for part in loc:
-        content = _step(content, part)
+    for key in loc:
+        content = _step(content, key)
     return content
 
 
-def _step(content: object, part: str | int) -> object:
+def _step(content: object, key: str | int) -> object:
     if isinstance(content, dict):
-        return content.get(part)
-    if isinstance(content, list) and isinstance(part, int) and part < len(content):
-        return content[part]
+        return content.get(key)
+    if isinstance(content, list) and isinstance(key, int) and key < len(content):
+        return content[key]
     return None
 
 
 def path_of(kind: type[Model], loc: Sequence[str | int]) -> str:
-    """A place as a field path: spec.devices[0].attributes["foo"].version"""
+    """Return the field path of a location, such as spec.devices[0].attributes["foo"].version."""
     path = ""
     shape: Shape | None = Shape("object", model=kind)
-    for part in loc:
-        if isinstance(part, int):
-            path += f"[{part}]"
+    for key in loc:
+        if isinstance(key, int):
+            path += f"[{key}]"
         elif shape is not None and shape.kind in ("map", "any"):
-            path = entry_path(path, part)
+            path = entry_path(path, key)
         else:
-            path = field_path(path, part)
-        shape = _below(shape, part)
+            path = field_path(path, key)
+        shape = _child(shape, key)
     return path
 
 
-def _below(shape: Shape | None, part: str | int) -> Shape | None:
+def _child(shape: Shape | None, key: str | int) -> Shape | None:
     if shape is None:
         return None
     if shape.kind == "object" and shape.model is not None:
-        found = fields_of(shape.model).get(str(part))
-        return found.shape if found else None
+        field = fields_of(shape.model).get(str(key))
+        return field.shape if field else None
     return shape if shape.kind == "any" else shape.item
 
 
 def shape_at(kind: type[Model], loc: Iterable[str | int]) -> Shape | None:
-    """The shape of the value at a place; None where the API has no such field."""
+    """Return the shape of the value at a location. None if the API has no such field."""
     shape: Shape | None = Shape("object", model=kind)
-    for part in loc:
-        shape = _below(shape, part)
+    for key in loc:
+        shape = _child(shape, key)
     return shape
 
 
 def _shapes(kind: type[Model], loc: Loc) -> Iterator[Shape]:
-    """Yield the shapes of the values on the way to a place."""
+    """Yield the shapes of a location and its parents."""
     for length in range(1, len(loc) + 1):
         shape = shape_at(kind, loc[:length])
         if shape is not None:
@@ -116,7 +115,7 @@ def _shapes(kind: type[Model], loc: Loc) -> Iterator[Shape]:
 
 
 def problem_of_error(kind: type[Model], error: Mapping[str, Any], content: object, ref: Ref | None) -> Problem:
-    """The problem for one error of pydantic."""
+    """Return the problem of a pydantic error."""
     loc: Loc = tuple(error["loc"])
     path = path_of(kind, loc)
     if error["type"] == "missing":
@@ -124,21 +123,21 @@ def problem_of_error(kind: type[Model], error: Mapping[str, Any], content: objec
     if error["type"] == "extra_forbidden":
         return unknown_field(kind, loc, ref)
     value = error["input"]
-    shown = may_show(kind, content, loc, value)
-    message, hint = _wrong(shape_at(kind, loc), _name(loc), value, shown)
+    can_show = may_show(kind, content, loc, value)
+    message, hint = _wrong(shape_at(kind, loc), _name(loc), value, can_show)
     if isinstance(value, str) and "{{" in value:
         hint = NOT_TEMPLATED
-    elif shown and (amount := _amount_hint(kind, loc, value)):
+    elif can_show and (amount := _amount_hint(kind, loc, value)):
         hint = amount
     elif isinstance(value, str) and not hint:
         parent = shape_at(kind, loc[:-1])
-        said = parent.model.hint_of_text(str(loc[-1]), value) if parent is not None and parent.model else ""
-        hint = said or _secret_hint(kind, loc)
-    return Problem(message, path=path, value=short(value) if shown else "", hint=hint, ref=ref)
+        text_hint = parent.model.hint_of_text(str(loc[-1]), value) if parent is not None and parent.model else ""
+        hint = text_hint or _secret_hint(kind, loc)
+    return Problem(message, path=path, value=short(value) if can_show else "", hint=hint, ref=ref)
 
 
 def _amount_hint(kind: type[Model], loc: Loc, value: object) -> str:
-    """Return the hint for an amount without a unit. The number without a unit is also a valid amount."""
+    """Return the hint for an amount without a unit. Empty for other values. The number is also a valid amount."""
     parent = shape_at(kind, loc[:-1])
     if parent is None or parent.model is None or isinstance(value, bool) or not isinstance(value, (str, int, float)):
         return ""
@@ -146,7 +145,7 @@ def _amount_hint(kind: type[Model], loc: Loc, value: object) -> str:
 
 
 def _secret_hint(kind: type[Model], loc: Loc) -> str:
-    """Return what to write where a text, probably a secret itself, takes the place of what says where it is."""
+    """Return the hint for a text, probably a secret, in a field that references a secret. Empty for other fields."""
     shape = shape_at(kind, loc)
     if shape is None or shape.model is None or not any(above.hidden for above in _shapes(kind, loc)):
         return ""
@@ -154,27 +153,29 @@ def _secret_hint(kind: type[Model], loc: Loc) -> str:
     return f"Keep secrets out of manifests: write a mapping with {' and '.join(required)}" if required else ""
 
 
-def problem_of_unreadable(kind: type[Model], found: Unreadable, ref: Ref | None) -> Problem:
-    """The problem of a value that no document can have. Of a number that is too large for any it is what its field
-    says, where that says more."""
-    shape, message, hint = shape_at(kind, found.loc), found.message, found.hint
-    if found.number is not None and shape is not None:
+def problem_of_unreadable(kind: type[Model], unreadable: Unreadable, ref: Ref | None) -> Problem:
+    """Return the problem of a value that is invalid in every document.
+
+    For a number that is too large, the problem has the message of its field, which is more precise.
+    """
+    shape, message, hint = shape_at(kind, unreadable.loc), unreadable.message, unreadable.hint
+    if unreadable.number is not None and shape is not None:
         if shape.kind == "integer":
-            message = shape.outside(found.number) or message
+            message = shape.outside(unreadable.number) or message
         elif shape.kind != "any":
-            message = f"must be {_KINDS[shape.kind]}, is {_is(shape, found.number)}"
+            message = f"must be {_KINDS[shape.kind]}, is {_is(shape, unreadable.number)}"
             hint = "Put it in quotes" if shape.kind == "text" else ""
-    return Problem(message, path=path_of(kind, found.loc), hint=hint, ref=ref)
+    return Problem(message, path=path_of(kind, unreadable.loc), hint=hint, ref=ref)
 
 
 def is_unknown_field(kind: type[Model], loc: Loc) -> bool:
-    """Return whether a place is that of a field that the API does not have, in an object that it has."""
+    """Return whether a known object of the API does not have the field at a location."""
     parent = shape_at(kind, loc[:-1])
     return parent is not None and parent.model is not None and str(loc[-1]) not in fields_of(parent.model)
 
 
 def unknown_field(kind: type[Model], loc: Loc, ref: Ref | None) -> Problem:
-    """The problem of a field that the API does not have."""
+    """Return the problem of an unknown field."""
     return Problem("is not a known field", path=path_of(kind, loc), hint=_unknown_hint(kind, loc), ref=ref)
 
 
@@ -187,52 +188,52 @@ def _missing_hint(kind: type[Model], loc: Loc) -> str:
 
 
 def _unknown_hint(kind: type[Model], loc: Loc) -> str:
-    """The key that was probably meant, or where the matter is decided instead."""
+    """Return the hint for an unknown field: a similar field, or where to set the value instead."""
     parent = shape_at(kind, loc[:-1])
     if parent is None or parent.model is None:
         return ""
-    said = parent.model.NOT_HERE.get(str(loc[-1])[:KEY_CHARACTERS])
-    if said:
-        return said
-    near = _meant(parent.model, loc)
+    hint = parent.model.NOT_HERE.get(str(loc[-1])[:KEY_CHARACTERS])
+    if hint:
+        return hint
+    near = _intended_field(parent.model, loc)
     return f"Did you mean {near}?" if near else f"Known here: {', '.join(fields_of(parent.model))}"
 
 
-def _meant(model: type[Model], loc: Loc, likeness: float = LIKENESS) -> str:
-    """Return the field that the user probably meant by a name. `nodes` means nodeCount, although its spelling is closer
-    to zones."""
+def _intended_field(model: type[Model], loc: Loc, likeness: float = LIKENESS) -> str:
+    """Return the most probable field for an unknown name. `nodes` is nodeCount, although zones has a more similar
+    spelling."""
     name = str(loc[-1])[:KEY_CHARACTERS]
     fields = fields_of(model)
     misspelt = nearest(name, fields, MISSPELT)
     if misspelt or likeness >= MISSPELT:
         return misspelt
-    # Two names that differ in more words are probably of different things.
+    # Names that differ in several words probably have different meanings.
     similar = [field for field in fields if len(_words(name) ^ _words(field)) <= 1 and _words(name) & _words(field)]
     return nearest(name, similar, 0) or nearest(name, fields, likeness)
 
 
 def _words(name: str) -> frozenset[str]:
     """Return the words of a name in camel case, without the s of plurals."""
-    return frozenset(word.lower().removesuffix("s") for word in re.findall("[A-Z]*[a-z0-9]+|[A-Z]+", name))
+    return frozenset(segment.lower().removesuffix("s") for segment in re.findall("[A-Z]*[a-z0-9]+|[A-Z]+", name))
 
 
-def misspelt_places(kind: type[Model], content: object, unknown: Iterable[Loc]) -> Iterator[Loc]:
-    """Yield the places of fields that are misspelt, and not there under their own name: what they are is not known."""
+def misspelt_fields(kind: type[Model], content: object, unknown: Iterable[Loc]) -> Iterator[Loc]:
+    """Yield the locations of misspelt fields under their correct name. The values of these fields are unknown."""
     for loc in unknown:
         parent = shape_at(kind, loc[:-1])
-        meant = _meant(parent.model, loc, MISSPELT) if parent is not None and parent.model is not None else ""
-        if meant and _at(content, (*loc[:-1], meant)) is None:
-            yield *loc[:-1], meant
+        field = _intended_field(parent.model, loc, MISSPELT) if parent is not None and parent.model is not None else ""
+        if field and _at(content, (*loc[:-1], field)) is None:
+            yield *loc[:-1], field
 
 
 def without_consequences(kind: type[Model], unknown: Iterable[Loc], problems: Sequence[Problem]) -> list[Problem]:
-    """Return the problems but for those that unknown fields explain: the field that each was meant for is missing."""
-    meant = set()
+    """Return the problems, except for missing fields that are probably the unknown fields."""
+    fields = set()
     for loc in unknown:
         parent = shape_at(kind, loc[:-1])
         if parent is not None and parent.model is not None:
-            meant.add((path_of(kind, loc[:-1]), _meant(parent.model, loc)))
-    return [problem for problem in problems if not any(_follows(problem, *each) for each in meant)]
+            fields.add((path_of(kind, loc[:-1]), _intended_field(parent.model, loc)))
+    return [problem for problem in problems if not any(_follows(problem, path, name) for path, name in fields)]
 
 
 def _follows(problem: Problem, path: str, name: str) -> bool:
@@ -242,11 +243,11 @@ def _follows(problem: Problem, path: str, name: str) -> bool:
 
 
 def _name(loc: Loc) -> str:
-    return next((part for part in reversed(loc) if isinstance(part, str)), "")
+    return next((key for key in reversed(loc) if isinstance(key, str)), "")
 
 
 def _wrong(shape: Shape | None, name: str, value: object, shown: bool) -> tuple[str, str]:
-    """Return what a value of a known field should have been, and what to do. `shown`: it may be repeated."""
+    """Return the message and the hint for a value of a known field. `shown`: they can contain the value."""
     if shape is None:
         return "is not valid", ""
     if shape.enum:
@@ -264,7 +265,7 @@ def _wrong(shape: Shape | None, name: str, value: object, shown: bool) -> tuple[
 
 
 def _is(shape: Shape, value: object) -> str:
-    """Return what a value is, in words. Where a text is due, 1.00 may have been written, which YAML reads as 1."""
+    """Return the type of a value in words. For text, an integer is a number, because YAML reads 1.00 as 1."""
     is_whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
     return "a number" if shape.kind == "text" and is_whole and not isinstance(value, bool) else type_words(value)
 
@@ -298,11 +299,11 @@ def _beyond_limits(shape: Shape, value: Any) -> str:
         # The number of characters of an amount is irrelevant to users.
         return shape.words
     size = len(value)
-    one, many = _UNITS.get(shape.kind, ("", ""))
+    singular, plural = _UNITS.get(shape.kind, ("", ""))
     if shape.shortest is not None and size < shape.shortest:
         if size == 0:
             return EMPTY
-        return f"must be at least {shape.shortest} {one if shape.shortest == 1 else many}, is {size}"
+        return f"must be at least {shape.shortest} {singular if shape.shortest == 1 else plural}, is {size}"
     if shape.longest is not None and size > shape.longest:
-        return f"must be at most {shape.longest} {one if shape.longest == 1 else many}, is {size}"
+        return f"must be at most {shape.longest} {singular if shape.longest == 1 else plural}, is {size}"
     return shape.words or (f"must match {shape.pattern}" if shape.pattern else "is not valid")

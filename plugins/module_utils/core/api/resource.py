@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Common parts of all kinds: identity, conditions, and what Crossplane adds to objects it keeps."""
+"""Common fields of all kinds: identity, conditions, and Crossplane settings."""
 
 from __future__ import annotations
 
@@ -17,44 +17,46 @@ DEFAULT_NAMESPACE = "default"
 _NONE: Mapping[str, str] = MappingProxyType({})
 
 READY_COLUMN = Column(
-    "READY", '.status.conditions[?(@.type=="Ready")].status', description="Whether the object is ready."
+    "READY", '.status.conditions[?(@.type=="Ready")].status', description="Status of the condition Ready."
 )
-AGE_COLUMN = Column("AGE", ".metadata.creationTimestamp", "date", "When the object was created.")
+AGE_COLUMN = Column("AGE", ".metadata.creationTimestamp", "date", "Time since the creation of the object.")
 
 
 class Condition(Model):
-    """One observation of a controller (Kubernetes API conventions, metav1.Condition)."""
+    """Observation of one aspect of the object, as in other Kubernetes APIs (metav1.Condition)."""
 
-    type: str = Field(min_length=1, max_length=316, description="What the condition is about, such as Ready.")
-    status: Literal["True", "False", "Unknown"] = Field(description="Whether the condition holds.")
-    reason: str | None = Field(default=None, max_length=1024, description="One CamelCase word for the cause.")
-    message: str | None = Field(default=None, max_length=32768, description="The cause, for people.")
+    type: str = Field(min_length=1, max_length=316, description="Type of the condition, such as Ready.")
+    status: Literal["True", "False", "Unknown"] = Field(description="Status of the condition.")
+    reason: str | None = Field(
+        default=None, max_length=1024, description="Machine-readable reason for the last transition, in CamelCase."
+    )
+    message: str | None = Field(default=None, max_length=32768, description="Human-readable details.")
     last_transition_time: Annotated[str, Words(TIME_WORDS)] | None = Field(
-        default=None, pattern=TIME, description="When `status` last changed."
+        default=None, pattern=TIME, description="Time of the last change of `status`."
     )
     observed_generation: int | None = Field(
-        default=None, ge=0, description="The metadata.generation that this observation is about."
+        default=None, ge=0, description="Value of `metadata.generation` that the condition is based on."
     )
 
 
 class Spec(Model):
-    """Desired state, as users write it."""
+    """Desired state of the object."""
 
     crossplane: dict[str, Any] | None = Field(
-        default=None, description="Settings of Crossplane in objects exported from it; has no effect."
+        default=None, description="Crossplane settings of an exported object. Has no effect."
     )
 
 
 class Status(Model):
-    """Observed state, as controllers write it."""
+    """Observed state of the object."""
 
     conditions: Annotated[list[Condition], ListMap(("type",))] | None = Field(
-        default=None, description="Observations, one for each type."
+        default=None, description="Conditions of the object, one per type."
     )
 
 
 def name_rule(identifier: str, *, label: bool) -> Rule:
-    """The rule on names that become values of labels (63 characters), or with `label` names of Services (no dots)."""
+    """Return the rule for names that are label values (63 characters), or with `label` Service names (no dots)."""
     limit = "self.metadata.name.size() <= 63"
     no_dots = {"pattern": "^[^.]*$"} if label else {}
 
@@ -62,7 +64,7 @@ def name_rule(identifier: str, *, label: bool) -> Rule:
         name: str = resource.metadata.name
         messages = [f"must be at most 63 characters, is {len(name)}"] if len(name) > 63 else []
         if label and "." in name:
-            messages.append("must not contain a dot, as Services are named after it")
+            messages.append("must not contain a dot, because Services have the same name")
         return [Violation(("metadata", "name"), message, name) for message in messages]
 
     return Rule(
@@ -76,7 +78,7 @@ def name_rule(identifier: str, *, label: bool) -> Rule:
 
 
 class Resource(Model):
-    """A whole document. Subclasses name their kind and give `spec` and `status` their types."""
+    """Resource of the fleet. Subclasses declare the kind, `spec` and `status`."""
 
     GROUP: ClassVar[str] = GROUP_MODELS
     KIND: ClassVar[str] = ""
@@ -84,17 +86,17 @@ class Resource(Model):
     SHORT_NAMES: ClassVar[tuple[str, ...]] = ()
     NAMESPACED: ClassVar[bool] = True
     COLUMNS: ClassVar[tuple[Column, ...]] = ()
-    # Of the scale subresource: the paths of the desired number, of the observed number, and of the selector of what is
-    # counted, without which a HorizontalPodAutoscaler does nothing.
+    # Paths of the scale subresource: desired replicas, observed replicas, and selector. A HorizontalPodAutoscaler
+    # requires the selector.
     SCALE: ClassVar[tuple[str, str, str] | None] = None
 
-    api_version: str = Field(description="API group and version of the kind.")
+    api_version: str = Field(description="API group and version of the object.")
     kind: str = Field(description="Kind of the object.")
     metadata: ObjectMeta = Field(description="Name, namespace, labels and annotations.")
 
     @classmethod
     def group_version(cls) -> str:
-        """The apiVersion that documents of this kind carry."""
+        """Return the apiVersion of the kind."""
         return f"{cls.GROUP}/{VERSION}"
 
     @property
@@ -104,20 +106,20 @@ class Resource(Model):
 
     @property
     def namespace(self) -> str:
-        """metadata.namespace, empty for cluster-scoped kinds."""
+        """metadata.namespace. Empty for cluster-scoped kinds."""
         return (self.metadata.namespace or DEFAULT_NAMESPACE) if self.NAMESPACED else ""
 
     @property
     def labels(self) -> Mapping[str, str]:
-        """metadata.labels, empty when there are none."""
+        """metadata.labels. Empty if unset."""
         return self.metadata.labels or _NONE
 
     @property
     def annotations(self) -> Mapping[str, str]:
-        """metadata.annotations, empty when there are none."""
+        """metadata.annotations. Empty if unset."""
         return self.metadata.annotations or _NONE
 
     @property
     def ref(self) -> Ref:
-        """The identity of the resource."""
+        """Reference to the resource."""
         return Ref(self.KIND, self.namespace, self.name)

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The rules between fields, checked all over a resource, even over one whose fields are partly wrong."""
+"""Check of the rules between fields of a resource, including resources with invalid fields."""
 
 from __future__ import annotations
 
@@ -18,44 +18,45 @@ EMPTY = "must not be empty"
 
 @dataclass(frozen=True)
 class LocatedViolation:
-    """A rule that does not hold: where, in words, and the value it is about (None when there is none)."""
+    """Violation of a rule, with its location in the resource."""
 
     loc: Loc
     message: str
     hint: str = ""
     value: object = None
+    """Value that violates the rule. None if the message needs no value."""
 
 
 def violations(model: Model, *, tolerant: bool, checked: Container[int] = ()) -> list[LocatedViolation]:
-    """Every rule that does not hold in a resource and its parts.
+    """Return all violations of rules in a resource.
 
-    `tolerant` is for the models of `partial`: a rule that reads a field that is itself wrong has no answer. `checked`:
-    parts (by `id`) in which all rules are known to hold.
+    tolerant: skip a rule that reads an invalid field, for the models of `partial`.
+    checked: models, by `id`, that are known to be valid.
     """
     search = _Search(tolerant, checked)
     search.within_model(model, ())
-    return search.found
+    return search.violations
 
 
 @dataclass
 class _Search:
-    """Search for what does not hold; `found` is what was found."""
+    """Search for violations in a resource."""
 
     tolerant: bool
     checked: Container[int]
-    found: list[LocatedViolation] = field(default_factory=list)
+    violations: list[LocatedViolation] = field(default_factory=list)
 
     def within_model(self, model: Model, loc: Loc) -> None:
         cls = type(model)
         if cls.MIN_PROPERTIES and len(model.model_fields_set) < cls.MIN_PROPERTIES:
-            self.found.append(LocatedViolation(loc, EMPTY, f"Give {' or '.join(fields_of(cls))}"))
+            self.violations.append(LocatedViolation(loc, EMPTY, f"Give {' or '.join(fields_of(cls))}"))
         for rule in cls.RULES:
-            self.found += _check(rule, model, loc, self.tolerant)
+            self.violations += _check(rule, model, loc, self.tolerant)
         values = model.__dict__
-        for part in _ruled_fields(cls):
-            value = values.get(part.attribute)
+        for ruled in _ruled_fields(cls):
+            value = values.get(ruled.attribute)
             if value is not None:
-                self.within(part.shape, value, (*loc, part.wire))
+                self.within(ruled.shape, value, (*loc, ruled.wire))
 
     def within(self, shape: Shape, value: Any, loc: Loc) -> None:
         if shape.kind == "object":
@@ -63,7 +64,7 @@ class _Search:
                 self.within_model(value, loc)
         elif shape.item is not None:
             if shape.list_keys:
-                self.found += _duplicates(shape, value, loc)
+                self.violations += _duplicates(shape, value, loc)
             if _ruled(shape.item):
                 for key, item in value.items() if isinstance(value, Mapping) else enumerate(value):
                     self.within(shape.item, item, (*loc, key))
@@ -71,16 +72,18 @@ class _Search:
 
 def _check(rule: Rule, model: Model, loc: Loc, tolerant: bool) -> Sequence[LocatedViolation]:
     try:
-        answer = rule.check(model)
+        result = rule.check(model)
     except AttributeError:
         if tolerant:
             return ()
         raise
-    if answer is True:
+    if result is True:
         return ()
     return [
-        LocatedViolation((*loc, *each.path), each.message or rule.message, each.hint or rule.hint, each.value)
-        for each in ((Violation(),) if isinstance(answer, bool) else answer)
+        LocatedViolation(
+            (*loc, *violation.path), violation.message or rule.message, violation.hint or rule.hint, violation.value
+        )
+        for violation in ((Violation(),) if isinstance(result, bool) else result)
     ]
 
 
@@ -93,35 +96,34 @@ def _duplicates(shape: Shape, items: Any, loc: Loc) -> Iterator[LocatedViolation
         key = tuple(item.__dict__.get(attribute) for attribute in attributes)
         if None in key:
             continue
-        first = seen.setdefault(key, index)
-        if first != index:
+        earlier = seen.setdefault(key, index)
+        if earlier != index:
             names = " and ".join(shape.list_keys)
             yield LocatedViolation(
                 (*loc, index, shape.list_keys[0]) if len(shape.list_keys) == 1 else (*loc, index),
-                f"{names} must be unique in the list: item {first} has the same",
+                f"{names} must be unique in the list: item {earlier} has the same",
                 "Rename one of them" if shape.list_keys == ("name",) else "Remove one of them",
                 key[0] if len(key) == 1 else None,
             )
 
 
 def partial(cls: type[Model], content: Mapping[str, Any], wrong: frozenset[Loc], loc: Loc = ()) -> Model:
-    """A model of what is right in a document, though some of its fields are not.
+    """Return a model of the valid fields of a document.
 
-    Fields at the places `wrong`, whether they are there or not, and required ones that are missing, are no attributes
-    of it.
+    The model has no attributes for the fields at the locations `wrong`, and for missing required fields.
     """
     values: dict[str, Any] = {}
     present = set()
     unset = []
-    for part in fields_of(cls).values():
-        if part.wire not in content:
-            unset += [part.attribute] if (*loc, part.wire) in wrong else []
+    for entry in fields_of(cls).values():
+        if entry.wire not in content:
+            unset += [entry.attribute] if (*loc, entry.wire) in wrong else []
             continue
-        present.add(part.attribute)
+        present.add(entry.attribute)
         try:
-            values[part.wire] = _partial_value(part.shape, content[part.wire], wrong, (*loc, part.wire))
+            values[entry.wire] = _partial_value(entry.shape, content[entry.wire], wrong, (*loc, entry.wire))
         except _UnreadableError:
-            unset.append(part.attribute)
+            unset.append(entry.attribute)
     model = cls.model_construct(present, **values)
     for attribute in unset:
         model.__dict__.pop(attribute, None)
@@ -129,7 +131,7 @@ def partial(cls: type[Model], content: Mapping[str, Any], wrong: frozenset[Loc],
 
 
 class _UnreadableError(Exception):
-    """A value that is wrong itself, so that nothing can be said about it."""
+    """Error of an invalid value, which rules cannot check."""
 
 
 def _partial_value(shape: Shape, value: Any, wrong: frozenset[Loc], loc: Loc) -> Any:
@@ -152,7 +154,7 @@ def _partial_value(shape: Shape, value: Any, wrong: frozenset[Loc], loc: Loc) ->
 
 @cache
 def _ruled_fields(cls: type[Model]) -> tuple[FieldShape, ...]:
-    """The fields below which there is something to check."""
+    """Return the fields with rules at or below them."""
     return tuple(field for field in fields_of(cls).values() if _ruled(field.shape))
 
 

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Routing of requests to the engines of a replica: what a ModelDeployment asks for and a ModelReplica repeats."""
+"""Routing of requests to the engines of a replica: common fields of ModelDeployments and ModelReplicas."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ PICKER_CONFIG_KIND = "EndpointPickerConfig"
 
 
 def _config_kind(picker: Any) -> list[Violation]:
-    written = (picker.config or {}).get("kind")
-    return [] if written in (None, PICKER_CONFIG_KIND) else [Violation(("config", "kind"), value=written)]
+    kind = (picker.config or {}).get("kind")
+    return [] if kind in (None, PICKER_CONFIG_KIND) else [Violation(("config", "kind"), value=kind)]
 
 
 class Picker(Model):
-    """The endpoint picker, which selects the engine pod that takes a request."""
+    """Settings of the endpoint picker (EPP), which selects an engine pod for each request."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         Rule(
             ids=("MD-24", "MR-18"),
-            message=f"the kind of a picker's configuration is {PICKER_CONFIG_KIND}",
+            message=f"the kind of the endpoint picker configuration must be {PICKER_CONFIG_KIND}",
             cel=f"!has(self.config) || !has(self.config.kind) || self.config.kind == '{PICKER_CONFIG_KIND}'",
             check=_config_kind,
             hint=f"Write {PICKER_CONFIG_KIND}, or leave kind out",
@@ -33,24 +33,35 @@ class Picker(Model):
         ),
     )
 
-    image: str | None = Field(default=None, min_length=1, description="Image in place of the fleet's.")
+    image: str | None = Field(
+        default=None, min_length=1, description="Image of the endpoint picker. Defaults to the image of the fleet."
+    )
     args: list[str] | None = Field(
-        default=None, description="Flags; one that is composed too takes its place, the others are added."
+        default=None,
+        description="Flags of the endpoint picker, in addition to the composed flags. A flag replaces the composed "
+        "flag with the same name.",
     )
     config: Annotated[dict[str, Any], Known("kind")] | None = Field(
-        default=None, description="The picker's configuration, in place of the composed one as a whole."
+        default=None,
+        description="EndpointPickerConfig of the endpoint picker. Replaces the composed configuration completely.",
     )
     resources: Resources | None = Field(
-        default=None, description="CPU and memory; what has neither a request nor a limit here is composed."
+        default=None,
+        description="CPU and memory of the endpoint picker. A resource without a request or limit has the composed "
+        "values.",
     )
 
 
 class Sidecar(Model):
-    """The proxy in front of the Decode engine: it has prompts read by the Prefill engine."""
+    """Settings of the proxy in front of the Decode engine. It sends prompts to the Prefill engine first."""
 
-    image: str | None = Field(default=None, min_length=1, description="Image in place of the fleet's.")
+    image: str | None = Field(
+        default=None, min_length=1, description="Image of the proxy. Defaults to the image of the fleet."
+    )
     args: list[str] | None = Field(
-        default=None, description="Flags; one that is composed too takes its place, the others are added."
+        default=None,
+        description="Flags of the proxy, in addition to the composed flags. A flag replaces the composed flag with the "
+        "same name.",
     )
 
 
@@ -68,8 +79,12 @@ class ServingBase(Model):
         ),
     )
 
-    mode: Mode = Field(default="Unified", description="As in the ModelDeployment.")
-    picker: Picker | None = Field(default=None, description="Settings of the endpoint picker; absent is the fleet's.")
+    mode: Mode = Field(default="Unified", description="Serving mode, from the ModelDeployment. Defaults to Unified.")
+    picker: Picker | None = Field(
+        default=None, description="Settings of the endpoint picker. If unset, the settings of the fleet apply."
+    )
     sidecar: Sidecar | None = Field(
-        default=None, description="Settings of the proxy in front of the Decode engine; absent is the fleet's."
+        default=None,
+        description="Settings of the proxy in front of the Decode engine. If unset, the settings of the fleet apply. "
+        "Only allowed for mode PrefillDecode.",
     )

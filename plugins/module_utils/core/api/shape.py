@@ -1,8 +1,8 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The shape of models, read from their declarations: what problems are worded with and CRDs are made of."""
+"""Shapes of models, from their declarations. Error messages and CustomResourceDefinitions use them."""
 
-# To isinstance a bool is an int. pylint: disable=unidiomatic-typecheck
+# isinstance accepts a bool as an int. pylint: disable=unidiomatic-typecheck
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SCALARS: Mapping[object, Kind] = {str: "text", int: "integer", bool: "boolean"}
 
 @dataclass(frozen=True)
 class Shape:
-    """Shape of a value. Limits are those of the value itself: characters, items, entries or the number."""
+    """Shape of a value. Limits apply to its characters, items or entries, or to the number itself."""
 
     kind: Kind
     model: type[Model] | None = None
@@ -42,7 +42,7 @@ class Shape:
     hidden: bool = False
 
     def outside(self, number: int) -> str:
-        """Return the limit that a number violates, "" if the number is within the limits."""
+        """Return the limit that a number violates. Empty if the number is within the limits."""
         if self.minimum is not None and number < self.minimum:
             return f"must be at least {self.minimum}"
         if self.maximum is not None and number > self.maximum:
@@ -51,28 +51,28 @@ class Shape:
 
     @property
     def free(self) -> bool:
-        """Return whether everything below is left as it was written."""
+        """Return whether the value has no schema."""
         return self.kind == "any" or (self.kind == "map" and self.item is not None and self.item.kind == "any")
 
 
 @dataclass(frozen=True)
 class FieldShape:
-    """A field of a model: `wire` is its name in documents, `attribute` the one in Python.
-
-    `default` is None for a field that is simply absent when it is not given.
-    """
+    """Field of a model."""
 
     attribute: str
+    """Name of the field in Python."""
     wire: str
+    """Name of the field in documents."""
     shape: Shape
     required: bool
     default: Any = None
+    """Default of the field. None if the field has no default."""
     description: str = ""
 
 
 @cache
 def fields_of(model: type[Model]) -> Mapping[str, FieldShape]:
-    """The fields of a model by their wire names, in the order of their declaration."""
+    """Return the fields of a model by wire name, in the order of their declaration."""
     shapes = {}
     for attribute, info in model.model_fields.items():
         wire = info.alias or attribute
@@ -96,13 +96,13 @@ def _inner_markers(annotation: Any) -> list[Any]:
 
 
 def _shape(annotation: Any, markers: Any) -> Shape:
-    """The shape of a type. None in a union says only that the field may be absent."""
+    """Return the shape of a type. None in a union is for optional fields."""
     origin = get_origin(annotation)
     if origin is Annotated:
-        inner, *own = get_args(annotation)
-        return _shape(inner, [*own, *markers])
+        inner, *metadata = get_args(annotation)
+        return _shape(inner, [*metadata, *markers])
     if origin in (Union, types.UnionType):
-        (inner,) = (part for part in get_args(annotation) if part is not type(None))
+        (inner,) = (member for member in get_args(annotation) if member is not type(None))
         return _shape(inner, markers)
     if origin is Literal:
         shape = Shape("text", enum=get_args(annotation))
@@ -123,8 +123,8 @@ def _shape(annotation: Any, markers: Any) -> Shape:
 
 def _marked(shape: Shape, marker: Any) -> Shape:
     if isinstance(marker, FieldInfo):
-        for part in marker.metadata:
-            shape = _marked(shape, part)
+        for constraint in marker.metadata:
+            shape = _marked(shape, constraint)
         return shape
     if isinstance(marker, ListMap):
         return replace(shape, list_keys=marker.keys)
@@ -140,7 +140,7 @@ def _marked(shape: Shape, marker: Any) -> Shape:
         return replace(shape, hidden=True)
     if isinstance(marker, Known):
         return replace(shape, known_key=marker.key)
-    # What pydantic makes of the limits given to Field().
+    # pydantic converts the limits of Field() to objects with these attributes.
     return replace(
         shape,
         minimum=_first(getattr(marker, "ge", None), shape.minimum),

@@ -36,15 +36,15 @@ DATA = ROOT / "tests" / "data"
 UNSAID = {
     "must not be above": "compares two fields",
     "must not be more than": "compares two fields",
-    "are the same thing": "compares two fields",
+    "infiniband.fabric must be equal": "compares two fields",
     "must be the first of nodePools": "compares two fields",
-    "must be of one port": "compares items",
+    "must have the same port": "compares items",
     "must be names of": "compares items with those of another list",
     "must be unique": "compares one field of all items",
     "duplicates locations": "compares items",
-    "must sum up to": "adds numbers up",
+    "the sum of pods": "adds numbers up",
     "must be 1 to 20 together": "adds numbers up",
-    "bytes together": "adds lengths up",
+    "bytes in total": "adds lengths up",
     "64 bits": "numbers of editors have other limits",
 }
 """Parts of messages about what JSON Schema cannot say, or not simply; with the reason."""

@@ -162,10 +162,18 @@ def test_only_a_choice_that_yaml_reads_as_a_boolean_needs_quotes(
     ("of", "path", "description"),
     [
         ("EKSCluster", "spec.region", "AWS region."),
-        ("EKSCluster", f"{POOL}.name", "Name of the pool; nodes carry it as the label modelplane.ai/pool."),
-        ("ModelDeployment", "spec.template.spec.engines", "Engines; every replica runs all of them."),
-        ("ModelDeployment", f"{CONTAINER}.name", "Must be engine."),
-        ("ModelEndpoint", "spec", "Where the backend is."),
+        (
+            "EKSCluster",
+            f"{POOL}.name",
+            "Name of the node pool, and value of the node label modelplane.ai/pool.",
+        ),
+        (
+            "ModelDeployment",
+            "spec.template.spec.engines",
+            "Engines of the model. Each replica runs all engines.",
+        ),
+        ("ModelDeployment", f"{CONTAINER}.name", "Name of the container. Must be engine."),
+        ("ModelEndpoint", "spec", "Desired state of the endpoint."),
     ],
 )
 def test_a_required_field_comes_with_its_description(
