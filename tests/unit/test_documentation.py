@@ -30,7 +30,7 @@ WARNINGS: dict[str, tuple[str, ...]] = {
     "docs/gateway.md": ("Makes clients send their keys unencrypted",),
     "docs/gke.md": _CLASS,
     "docs/kinds/ModelRoute.md": ("Has no effect: the fleet makes ModelRoutes",),
-    "docs/scheduling.md": ("P instances",),
+    "docs/multi-node.md": ("P instances",),
     # The service is a file of its own, and its deployment is in another.
     "docs/tutorial.md": ("Matches no endpoint",),
 }
@@ -131,7 +131,7 @@ PACKAGES = (
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_the_architecture_names_each_module_of_a_package(package: str) -> None:
-    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "contributing" / "architecture.md").read_text(encoding="utf-8")
     (row,) = (line for line in page.splitlines() if line.startswith(f"| `{package}`"))
     folder = ROOT / "plugins" / "module_utils" / package.removeprefix("module_utils/")
     modules = {path.stem for path in folder.glob("[!_]*.py")}
