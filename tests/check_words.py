@@ -1,9 +1,9 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Refuse retired words in names, messages, docstrings, comments, task names, documentation and changelog fragments.
+"""Reject words in names, messages, docstrings, comments, task names, documentation and changelog fragments.
 
-docs/contributing/style.md has the table of words. `python tests/check_words.py [PATH...]` reads all files of the checkout,
-or the files and folders that are named. Exits 1 when it finds something.
+docs/contributing/style.md lists the words. `python tests/check_words.py [PATH...]` checks all files of the checkout, or
+the given files and directories. Exits with 1 if there are findings.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """Build the documentation as a site: `make docs-site`.
 
-The pages are those of `docs/` except `docs/contributing/`, the README, what antsibull-docs writes of the documentation of plugins and of the
-argument specs of roles, and those of this folder, whose toctrees order all others. Any warning fails the build, and so
+The site contains the pages of `docs/` except `docs/contributing/`, the README, the output of antsibull-docs for plugins
+and the argument specs of roles, and the pages of this directory, whose toctrees order all others. Any warning fails the build, and so
 does a link to a page or a place that the site does not have.
 """
 
