@@ -3,8 +3,8 @@
 """Build the documentation as a site: `make docs-site`.
 
 The site contains the pages of `docs/` except `docs/contributing/`, the README, the output of antsibull-docs for plugins
-and the argument specs of roles, and the pages of this directory, whose toctrees order all others. Any warning fails the build, and so
-does a link to a page or a place that the site does not have.
+and the argument specs of roles, and the pages of this directory, whose toctrees order all others. Warnings and broken
+links fail the build.
 """
 
 from __future__ import annotations
