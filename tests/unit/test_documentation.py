@@ -16,7 +16,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.load import Source, load
 from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.build import build
 from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.fleet_inputs import Settings
-from ansible_collections.modelplane.fleet.tests import editors
+from ansible_collections.modelplane.fleet.tests import check_words, editors
 
 ROOT = Path(__file__).parents[2]
 KINDS = ROOT / "docs" / "kinds"
@@ -137,3 +137,10 @@ def test_the_architecture_names_each_module_of_a_package(package: str) -> None:
     modules = {path.stem for path in folder.glob("[!_]*.py")}
     words = {Path(word).stem for code in re.findall(r"`([^`]+)`", row) for word in code.split()}
     assert sorted(modules - words) == []
+
+
+def test_the_style_guide_lists_the_rejected_words() -> None:
+    page = (ROOT / "docs" / "contributing" / "style.md").read_text(encoding="utf-8")
+    _, _, table = page.partition("## Rejected words")
+    words = {word.strip() for row in re.findall(r"^\| ([^|]+) \|", table, re.MULTILINE) for word in row.split(",")}
+    assert sorted({key.split("|")[0] for key in check_words.RETIRED} - words) == []
