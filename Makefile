@@ -47,7 +47,7 @@ test: ## everything that has to pass
 	@$(MAKE) --no-print-directory -j2 -O sanity oldest molecule
 	@$(MAKE) --no-print-directory integration
 
-lint: $(VENV)/tests.installed ## ruff, ansible-lint, and the words of docs/glossary.md
+lint: $(VENV)/tests.installed ## ruff, ansible-lint, and the words of docs/contributing/style.md
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/ruff format --check --quiet .
 	@more="$$(PYTHONPATH=.collections $(BIN)/python tests/packages.py)" && PATH="$(CURDIR)/$(BIN):$$PATH" \

@@ -1,9 +1,9 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Refuse retired words in names, messages, docstrings, comments, task names, documentation and changelog fragments.
+"""Reject words in names, messages, docstrings, comments, task names, documentation and changelog fragments.
 
-docs/glossary.md has the word for each concept. `python tests/check_words.py [PATH...]` reads all files of the checkout,
-or the files and folders that are named. Exits 1 when it finds something.
+docs/contributing/style.md lists the words. `python tests/check_words.py [PATH...]` checks all files of the checkout, or
+the given files and directories. Exits with 1 if there are findings.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ansible_collections.modelplane.fleet.tests.checkout import ROOT, files
 
 SUFFIXES = (".py", ".yml", ".yaml", ".j2", ".md", ".cfg", ".toml", ".txt", "Makefile")
 # The last one is generated from flags of other projects.
-ITSELF = ("docs/glossary.md", "tests/check_words.py", "plugins/module_utils/core/servers/released_flags.py")
+ITSELF = ("docs/contributing/style.md", "tests/check_words.py", "plugins/module_utils/core/servers/released_flags.py")
 DATA = "tests/data/"
 """Manifests as others write them."""
 _NAMES = re.compile(r'marks=(?=pytest\.mark)|\("Fault"\)|selfHeal:')
@@ -37,7 +37,7 @@ RETIRED = {
     "leftover|leftovers": "orphan",
     "look|looks|looked|looking": "read, check, inspect, list",
     "marks": "owner labels, ownership",
-    "nobody": "no one, or the name of the actor",
+    "nobody": "the name of the actor",
     "remedy|remedies": "remediation, hint",
     "sight": "snapshot, observation",
     "situation": "context",
@@ -58,7 +58,7 @@ def main(arguments: Sequence[str]) -> int:
     for line in found:
         print(line)
     if found:
-        print(f"{len(found)} findings. docs/glossary.md has the words.")
+        print(f"{len(found)} findings. docs/contributing/style.md has the words.")
     return 1 if found else 0
 
 

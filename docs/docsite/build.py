@@ -2,9 +2,9 @@
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """Build the documentation as a site: `make docs-site`.
 
-The pages are those of `docs/`, the README, what antsibull-docs writes of the documentation of plugins and of the
-argument specs of roles, and those of this folder, whose toctrees order all others. Any warning fails the build, and so
-does a link to a page or a place that the site does not have.
+The site contains the pages of `docs/` except `docs/contributing/`, the README, the output of antsibull-docs for plugins
+and the argument specs of roles, and the pages of this directory, whose toctrees order all others. Warnings and broken
+links fail the build.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from urllib.parse import unquote, urlsplit
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path("docs/docsite")
+CONTRIBUTING = Path("docs/contributing")
+"""Pages for contributors, which are not part of the site. Links to them lead to the repository."""
 CACHE = ROOT / ".cache" / "docs-site"
 SITE = CACHE / "html"
 REPOSITORY = "https://github.com/modelplane/ansible-fleet"
@@ -44,15 +46,15 @@ _DOT_IN_NAME = re.compile(r"(?<=[\w\]]\.)(?=[A-Za-z])(?![^<]*>)")
 
 def sources(root: Path = ROOT) -> dict[str, str]:
     """Return the files of the site that are in the repository: path in the site, by path in the repository."""
-    found = {"README.md": "overview.md"}
+    pages = {"README.md": "overview.md"}
     for path in sorted((root / "docs").rglob("*")):
         name = path.relative_to(root)
         if name.is_relative_to(HERE):
             if path.suffix == ".md":
-                found[name.as_posix()] = name.relative_to(HERE).as_posix()
-        elif path.is_file():
-            found[name.as_posix()] = name.relative_to("docs").as_posix()
-    return found
+                pages[name.as_posix()] = name.relative_to(HERE).as_posix()
+        elif path.is_file() and not name.is_relative_to(CONTRIBUTING):
+            pages[name.as_posix()] = name.relative_to("docs").as_posix()
+    return pages
 
 
 def expanded(toctree: str, page: str, pages: dict[str, str]) -> list[str]:

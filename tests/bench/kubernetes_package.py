@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Costs and limits of the Python package `kubernetes` beside our own client (docs/architecture.md, Decisions).
+"""Costs and limits of the Python package `kubernetes` and of our client (docs/contributing/architecture.md, Decisions).
 
 Prints processor time and memory of imports, requests of discovery, the end of answers that have none, and the errors of
 invalid kubeconfigs. It needs what tests need, and no cluster.

@@ -10,7 +10,7 @@ Placement: `deployment`, `clusters` (candidates), `replicas` (all that exist), `
 ({"placements": [...]} or {"error": "InvalidNodeSelector"}). Answered with accounting `Nodes` and search `Greedy`, which
 is how the reference implementation decides, unless the case has `options` (`accounting`, `search`). A member that is
 spread over a fabric also lists its `pools` ({name, pods}), and limits on cost need the prices of `classes`; the
-reference implementation has no such things, so these cases say what docs/scheduling.md and docs/cost.md say.
+reference implementation has neither, so these cases follow docs/scheduling.md, docs/multi-node.md and docs/cost.md.
 
 A case of several deployments has the rest in `others`; what is placed for one of those names it by `deployment`.
 Beside `placements`, `expect` may list `dropped`, the replicas that go ({replica, reason}, with `mayStay`: true for one

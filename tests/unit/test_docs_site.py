@@ -27,6 +27,7 @@ def loaded(name: str) -> ModuleType:
 
 build = loaded("build")
 PAGES: dict[str, str] = build.sources()
+CONTRIBUTING = [path.relative_to(ROOT).as_posix() for path in (ROOT / build.CONTRIBUTING).glob("*.md")]
 
 
 def named(page: str) -> list[str]:
@@ -44,7 +45,7 @@ def test_every_page_is_in_one_toctree() -> None:
     assert found == Counter(pages - {"index"} | {"collection/index", "collection/changelog"})
 
 
-@pytest.mark.parametrize("name", sorted(name for name in PAGES if name.endswith(".md")))
+@pytest.mark.parametrize("name", sorted([*(name for name in PAGES if name.endswith(".md")), *CONTRIBUTING]))
 def test_links_of_a_page_lead_somewhere(name: str) -> None:
     build.rewritten(name, (ROOT / name).read_text(), PAGES)
 
@@ -57,7 +58,7 @@ def test_links_of_a_page_lead_somewhere(name: str) -> None:
         ("README.md", "docs/eks.md", "/eks.md"),
         ("docs/live-clusters.md", "kinds", "/kinds/index.md"),
         ("docs/permissions.md", "../roles/control_plane/README.md", "/collection/control_plane_role.rst"),
-        ("docs/architecture.md", "../tests/kube/README.md", f"{build.REPOSITORY}/blob/main/tests/kube/README.md"),
+        ("docs/scheduling.md", "contributing/style.md", f"{build.REPOSITORY}/blob/main/docs/contributing/style.md"),
         ("README.md", "inventories/quickstart", f"{build.REPOSITORY}/tree/main/inventories/quickstart"),
         ("docs/docsite/index.md", "collection/index.rst", "/collection/index.rst"),
         ("docs/eks.md", "https://example.org/x.md", "https://example.org/x.md"),

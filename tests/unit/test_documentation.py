@@ -16,7 +16,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.load import Source, load
 from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.build import build
 from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.fleet_inputs import Settings
-from ansible_collections.modelplane.fleet.tests import editors
+from ansible_collections.modelplane.fleet.tests import check_words, editors
 
 ROOT = Path(__file__).parents[2]
 KINDS = ROOT / "docs" / "kinds"
@@ -30,7 +30,7 @@ WARNINGS: dict[str, tuple[str, ...]] = {
     "docs/gateway.md": ("Makes clients send their keys unencrypted",),
     "docs/gke.md": _CLASS,
     "docs/kinds/ModelRoute.md": ("Has no effect: the fleet makes ModelRoutes",),
-    "docs/scheduling.md": ("P instances",),
+    "docs/multi-node.md": ("P instances",),
     # The service is a file of its own, and its deployment is in another.
     "docs/tutorial.md": ("Matches no endpoint",),
 }
@@ -131,9 +131,16 @@ PACKAGES = (
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_the_architecture_names_each_module_of_a_package(package: str) -> None:
-    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "contributing" / "architecture.md").read_text(encoding="utf-8")
     (row,) = (line for line in page.splitlines() if line.startswith(f"| `{package}`"))
     folder = ROOT / "plugins" / "module_utils" / package.removeprefix("module_utils/")
     modules = {path.stem for path in folder.glob("[!_]*.py")}
     words = {Path(word).stem for code in re.findall(r"`([^`]+)`", row) for word in code.split()}
     assert sorted(modules - words) == []
+
+
+def test_the_style_guide_lists_the_rejected_words() -> None:
+    page = (ROOT / "docs" / "contributing" / "style.md").read_text(encoding="utf-8")
+    _, _, table = page.partition("## Rejected words")
+    words = {word.strip() for row in re.findall(r"^\| ([^|]+) \|", table, re.MULTILINE) for word in row.split(",")}
+    assert sorted({key.split("|")[0] for key in check_words.RETIRED} - words) == []

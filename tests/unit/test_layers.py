@@ -98,7 +98,7 @@ def package(name: str) -> tuple[int, str]:
     for _, layer, found in sorted(packages, reverse=True):
         if name == found or name.startswith((f"{found}/", f"{found}.")):
             return layer, found
-    raise AssertionError(f"{name} is in no package: give it one in LAYERS and in docs/architecture.md")
+    raise AssertionError(f"{name} is in no package: give it one in LAYERS and in docs/contributing/architecture.md")
 
 
 def imports(name: str) -> set[str]:

@@ -1,7 +1,7 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Promises of docs/scheduling.md on spread, minAvailable, preferences, return, preemption and cost, and answers that
-break them. The rules are written from the page, not from the scheduler's code."""
+"""Promises of docs/contributing/scheduling.md on spread, minAvailable, preferences, return, preemption and cost, and
+plans that break them. The rules are written from the page, not from the scheduler's code."""
 
 from __future__ import annotations
 

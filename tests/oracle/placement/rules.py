@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The rules of docs/scheduling.md: what a pod may take from a node, where an engine may go, and what stays.
+"""The rules of docs/scheduling.md and docs/contributing/scheduling.md for pods, engines, and running replicas.
 
 Every possibility is enumerated, so only fleets of a few pools, kinds of devices and pods are meant.
 """

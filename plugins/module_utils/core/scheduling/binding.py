@@ -45,13 +45,13 @@ SEARCH_BUDGET = 50_000
 
 _MAY_STRAND = (
     "its pods fit on its nodes, but kube-scheduler might place the pods in an order that makes a pod unschedulable. "
-    "Add a node, or see docs/scheduling.md, Binding"
+    "Add a node, or see docs/scheduling.md, Unschedulable pods"
 )
 
 _MAY_TIME_OUT = (
     "its pods fit on its nodes, but kube-scheduler might search for devices longer than 10 seconds on a node without "
     "enough free devices, and try no other node. Use pods that claim all devices of a node, or see docs/scheduling.md, "
-    "Binding"
+    "Unschedulable pods"
 )
 
 _UNAVAILABLE = ("", 0, 0)

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +16,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
 )
 from ansible_collections.modelplane.fleet.tests import written as documents
 
-DOCUMENTATION = Path(__file__).parents[6] / "docs" / "scheduling.md"
 GPU = {"name": "gpu", "driver": "gpu.nvidia.com", "deviceClassName": "gpu.nvidia.com", "count": 8}
 
 
