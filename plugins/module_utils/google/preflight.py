@@ -130,7 +130,7 @@ def _unusable(project: str, account: str, read: Mapping[str, Any], failed: dict[
         return str(error)
     return (
         f"project {project}: does not exist, or {account or 'who runs this'} may not use it ({error.code}). Give the "
-        "ID of a project, not its name or number, and the roles in it that docs/gke.md lists"
+        "ID of a project, not its name or number, and the roles in it that docs/kinds/GKECluster.md lists"
     )
 
 

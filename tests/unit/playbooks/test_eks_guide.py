@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Checks of docs/eks.md: the rights in its policy are those that are used, its table has every class."""
+"""Checks of the pages on EKS: the policy has the permissions that are used, the table has every class."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ import yaml
 from botocore import xform_name
 
 ROOT = Path(__file__).parents[3]
-GUIDE = (ROOT / "docs/eks.md").read_text(encoding="utf-8")
-POLICY = json.loads(re.search(r"```json\n(.*?)```", GUIDE, re.DOTALL)[1])  # type: ignore[index]
+REFERENCE = (ROOT / "docs/kinds/EKSCluster.md").read_text(encoding="utf-8")
+CLASSES = (ROOT / "docs/kinds/InferenceClass.md").read_text(encoding="utf-8")
+POLICY = json.loads(re.search(r"```json\n(.*?)```", REFERENCE, re.DOTALL)[1])  # type: ignore[index]
 ACTIONS = sorted({action for statement in POLICY["Statement"] for action in statement["Action"]})
 # Services as the SDK and as IAM call them.
 PREFIXES = {
@@ -86,7 +87,7 @@ def classes() -> list[dict[str, Any]]:
 def rows() -> dict[str, tuple[str, str, str, str]]:
     """Count and model, memory, compute capability and EFA interfaces by the name of a class."""
     found: dict[str, tuple[str, str, str, str]] = {}
-    for line in GUIDE.splitlines():
+    for line in CLASSES.splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         if not line.startswith("| `eks-") or len(cells) != 5:
             continue

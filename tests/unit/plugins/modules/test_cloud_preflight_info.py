@@ -377,7 +377,7 @@ def test_a_project_that_is_not_ours(project: Project) -> None:
     assert result["project"] == "not-ours"
     assert result["problems"] == [
         f"project not-ours: does not exist, or {WE} may not use it (PERMISSION_DENIED). Give the ID of a project, "
-        "not its name or number, and the roles in it that docs/gke.md lists"
+        "not its name or number, and the roles in it that docs/kinds/GKECluster.md lists"
     ]
     assert project.check(project="not-ours")["problems"] == result["problems"]
 

@@ -38,8 +38,8 @@ _ZONE = (
     "describe-instance-type-offerings --location-type availability-zone` lists"
 )
 _PERMISSIONS = (
-    "Grant the identity of this run the permission in the message; docs/eks.md has a policy with all permissions, and "
-    "a service control policy or permissions boundary might deny one"
+    "Grant the identity of this run the permission in the message; docs/kinds/EKSCluster.md has a policy with all "
+    "permissions, and a service control policy or permissions boundary might deny one"
 )
 _CREDENTIALS = (
     "Check the access key, the secret key and the session token, and whether the region is enabled for the account "
@@ -157,8 +157,8 @@ _TEXTS = {
     r"role.*(could not be assumed|cannot be assumed|not (exist|found|valid)|invalid)": "IAM has not propagated a new "
     "role yet: run again, and check the role's trust policy if the error persists",
     r"free (ip )?addresses|not enough (free )?(ip )?address": _ADDRESSES,
-    r"(cannot|can't|can not|unable to) (be )?(chang|modif|updat)|immutable": "This field is immutable: docs/eks.md "
-    "lists the changes that require a new pool or a new cluster",
+    r"(cannot|can't|can not|unable to) (be )?(chang|modif|updat)|immutable": "This field is immutable: "
+    "docs/kinds/EKSCluster.md lists the changes that require a new pool or a new cluster",
 }
 _INVALID = "AWS rejects a value: correct the field in the message in the manifest, or the variable of the role"
 _VAGUE = {

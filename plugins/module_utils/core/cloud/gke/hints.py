@@ -112,8 +112,8 @@ _TEXTS = {
     r"being used by|in use by|is already being used": _IN_USE,
     r"permission|not authori[sz]ed|denied|forbidden": _PERMISSIONS,
     r"invalid_grant|invalid jwt|token.*expired|expired.*token|reauth": _LOGIN,
-    r"(cannot|can't|can not|unable to) (be )?(chang|modif|updat)|immutable": "This field is immutable: docs/gke.md "
-    "lists the changes that require a new pool or a new cluster",
+    r"(cannot|can't|can not|unable to) (be )?(chang|modif|updat)|immutable": "This field is immutable: "
+    "docs/kinds/GKECluster.md lists the changes that require a new pool or a new cluster",
 }
 _VAGUE = {
     "FAILED_PRECONDITION": _BUSY,
