@@ -71,7 +71,7 @@ def kind_page(kind: type[Resource]) -> str:
 {NOTE}
 {inspect.getdoc(kind)} `apiVersion: {kind.group_version()}`, {place}, `kubectl get {kind.SHORT_NAMES[0]}`.
 [{name}](../{name}.md) says what it is for and has examples, [its JSON Schema](../../schemas/{name}.json) is for
-[editors](../../editors.md). [`metadata`]({SHARED}#metadata) is the same for all kinds.
+[editors](../../installation.md#editors). [`metadata`]({SHARED}#metadata) is the same for all kinds.
 """
     sections = sections_of(kind)
     parts = [rendered(section, sections) for section in sections.values()]

@@ -20,16 +20,17 @@ HEAD = """\
 
 <!-- Generated from argument specs by tests/generated/generate.py. Do not edit. -->
 
-All inventory variables of the playbooks and roles. A misspelt variable or an invalid value stops a run before its first task,
-with the name of the most similar variable. A variable with the value null, empty text, or only spaces is unset.
+This page lists all inventory variables of the playbooks and roles, for platform engineers who write an inventory. A
+misspelled variable or an invalid value stops a run before its first task, and the error contains the nearest name.
+A variable is unset if its value is null, empty text, or only spaces.
 
 | set on | meaning |
 |---|---|
-| fleet | the host in `control_plane`, its `group_vars`, or `-e`. A fleet without this host reads the variables of `localhost` |
+| fleet | the host in `control_plane`, or its `group_vars`. Without this host, runs read the variables of `localhost` |
 | cluster | each host in `workload_clusters`, or its `group_vars` |
 
-In a list variable you can write text with commas instead of a list. A relative path starts from the working directory. Paths of
-connections start from the directory of the inventory; see [Inventory](inventory.md).
+You can also set each variable with `-e`. For a list, you can write text with commas. A relative path starts from the
+working directory. Paths of connections start from the directory of the inventory; see [Inventory](inventory.md).
 """
 ROLE_HEAD = """\
 ## Role variables
@@ -46,6 +47,7 @@ _TYPES = {
     "dict": "mapping",
     "raw": "any",
 }
+_TEMPLATE = re.compile(r"\{\{ (\w+) \| default\(.*\) \}\}$")
 _MARKUP = re.compile(r"\b(?:RV|[CVOMEI])\((?:ignore:)?([^()]*(?:\([^()]*\)[^()]*)*)\)")
 
 
@@ -84,15 +86,23 @@ def _table(options: Mapping[str, Any], place: str) -> str:
 
 
 def _row(name: str, option: Mapping[str, Any], place: str) -> str:
-    default = option.get("default")
     cells = (
         f"`{name}`",
         "; ".join(_type(name, option)),
-        "" if default in (None, "", [], {}) else code(default),
+        _default(option),
         place,
         _plain(option["description"]),
     )
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+
+
+def _default(option: Mapping[str, Any]) -> str:
+    """Return a default. For a template, return the variable that it reads."""
+    default = option.get("default")
+    if default in (None, "", [], {}):
+        return ""
+    variable = _TEMPLATE.match(str(default))
+    return f"`{variable[1]}`" if variable else code(default)
 
 
 def _type(name: str, option: Mapping[str, Any]) -> Iterator[str]:
@@ -102,7 +112,7 @@ def _type(name: str, option: Mapping[str, Any]) -> Iterator[str]:
     else:
         yield _TYPES[option["type"]]
     if "choices" in option:
-        yield " or ".join(f"`{choice}`" for choice in option["choices"])
+        yield f"one of {', '.join(f'`{choice}`' for choice in option['choices'])}"
     least, most = inventory_variables.LEAST.get(name), inventory_variables.MOST.get(name)
     if least is not None:
         yield span(int(least), None if most is None else int(most))

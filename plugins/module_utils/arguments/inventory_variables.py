@@ -50,8 +50,8 @@ FLEET_GROUPS: Mapping[str, dict[str, Any]] = {
         "fleet_resources": {
             "type": "list",
             "elements": "str",
-            "description": "Files, folders, and glob patterns of all manifests of the fleet. Required, unless the fleet has "
-            "a control cluster. `validate` always requires it.",
+            "description": "Files, folders, and glob patterns of all manifests of the fleet. Required, unless the "
+            "fleet has a control cluster. `validate` always requires it.",
         },
         "fleet_build": {
             "type": "str",
@@ -65,14 +65,14 @@ FLEET_GROUPS: Mapping[str, dict[str, Any]] = {
         "fleet_invalid": {
             **SCHEDULING["invalid"],
             "description": "Reaction to manifests with errors. `fail` stops the run before any change. `hold` leaves "
-            "invalid resources at their last applied state, and continues with all other resources; see "
-            "[Invalid manifests](state.md#invalid-manifests).",
+            "invalid resources at their last applied state, and continues with all other resources; see [Invalid "
+            "manifests](state.md#invalid-manifests).",
         },
         "fleet_observations": {
             "type": "str",
             "description": "File with the observed state of the fleet, for `plan` and for unobserved fleets. "
-            "`modelplane.fleet.cluster_info` writes this format. `check` and `provision` record "
-            "[quotas of cloud accounts](existing-clusters.md) in the file.",
+            "`modelplane.fleet.cluster_info` writes this format. `check` and `provision` record [quotas of cloud "
+            "accounts](existing-clusters.md) in the file.",
         },
         "fleet_lock_timeout": {
             "type": "float",
@@ -84,8 +84,8 @@ FLEET_GROUPS: Mapping[str, dict[str, Any]] = {
         "fleet_wait": {
             "type": "float",
             "default": 900,
-            "description": "Number of seconds to wait until applied changes serve. Includes up to 20 seconds until the "
-            "control cluster's gateways accept changed routes.",
+            "description": "Number of seconds to wait until applied changes serve. Includes up to 20 seconds until "
+            "the control cluster's gateways accept changed routes.",
         },
         "fleet_rounds": {
             "type": "int",
@@ -95,13 +95,14 @@ FLEET_GROUPS: Mapping[str, dict[str, Any]] = {
         "fleet_lease": {
             "type": "float",
             "default": 60,
-            "description": "Number of seconds after which the [lock](state.md#locks) of a killed run expires. All other "
-            "runs wait for the lock.",
+            "description": "Number of seconds after which the [lock](state.md#locks) of a killed run expires. All "
+            "other runs wait for the lock.",
         },
         "fleet_decision": {
             "type": "int",
-            "description": "Generation of the [decision](awx.md) that `apply` applies. The value must be the newest "
-            "generation, or 0 for the newest generation. Defaults to the result of the previous job in a workflow, or 0.",
+            "description": "Generation of the [decision](awx.md#job-slices) that `apply` applies. The value must be "
+            "the newest generation, or 0 for the newest generation. Defaults to the result of the previous job in a "
+            "workflow, or 0.",
         },
         "fleet_force": {
             "type": "bool",
@@ -111,15 +112,15 @@ FLEET_GROUPS: Mapping[str, dict[str, Any]] = {
         "fleet_definitions": {
             "type": "bool",
             "default": True,
-            "description": "Install and upgrade the CRDs of the fleet's kinds. `teardown` removes the CRDs if no object "
-            "of these kinds exists.",
+            "description": "Install and upgrade the CRDs of the fleet's kinds. `teardown` removes the CRDs if no "
+            "object of these kinds exists.",
         },
         "fleet_control_gateway": {
             "type": "str",
             "choices": ["managed", "provided"],
             "default": "managed",
-            "description": "Owner of the [control cluster's gateway](control-plane.md). `managed`: `site` installs the "
-            "gateway of the InferenceGateway, and `teardown` removes it. `provided`: both leave it unchanged.",
+            "description": "Owner of the [control cluster's gateway](control-plane.md). `managed`: `site` installs "
+            "the gateway of the InferenceGateway, and `teardown` removes it. `provided`: both leave it unchanged.",
         },
         "fleet_loop_interval": {
             "type": "float",
@@ -146,8 +147,8 @@ FLEET_GROUPS: Mapping[str, dict[str, Any]] = {
         "fleet_timeout": {
             "type": "float",
             "default": 30,
-            "description": "Timeout of one request in seconds. The timeout of a kubeconfig's exec plugin is always 60 "
-            "seconds.",
+            "description": "Timeout of one request in seconds. The timeout of a kubeconfig's exec plugin is always "
+            "60 seconds.",
         },
         "fleet_retries": {
             "type": "int",
@@ -164,8 +165,8 @@ FLEET_GROUPS: Mapping[str, dict[str, Any]] = {
     "Scheduling": {
         "fleet_accounting": {
             **SCHEDULING["accounting"],
-            "description": "Unit of capacity. `Devices`: pods share nodes. `Nodes`: each pod that claims a device takes a "
-            "whole node.",
+            "description": "Unit of capacity. `Devices`: pods share nodes. `Nodes`: each pod that claims a device "
+            "takes a whole node.",
         },
         "fleet_search": {
             **SCHEDULING["search"],
@@ -174,12 +175,13 @@ FLEET_GROUPS: Mapping[str, dict[str, Any]] = {
         },
         "fleet_search_budget": {
             **SCHEDULING["search_budget"],
-            "description": "Maximum number of steps of all [searches](scheduling.md) of a run. A step takes about ten "
-            "microseconds.",
+            "description": "Maximum number of steps of all [searches](scheduling.md#search-budget) of a run. A step "
+            "takes about ten microseconds.",
         },
         "fleet_selector_budget": {
             **SCHEDULING["selector_budget"],
-            "description": "Maximum cost of all [device selectors](scheduling.md) of a run, in the cost units of Kubernetes.",
+            "description": "Maximum cost of all [device selectors](scheduling.md#selectors) of a run, in the cost "
+            "units of Kubernetes.",
         },
         "fleet_drain": {
             "type": "list",
@@ -197,21 +199,21 @@ FLEET_GROUPS: Mapping[str, dict[str, Any]] = {
         "fleet_rollout_staged": {
             "type": "bool",
             "default": False,
-            "description": "Perform only one step of a rollout on [GitOps clusters](rollouts.md#gitops-clusters) in each "
-            "run.",
+            "description": "Perform only one step of a rollout on [GitOps clusters](rollouts.md#gitops-clusters) in "
+            "each run.",
         },
         "fleet_allow_outage": {
             "type": "bool",
             "default": False,
-            "description": "Allow a run to stop a model from serving although no manifest requests it; see "
-            "[Outage protection](rollouts.md#outage-protection).",
+            "description": "Allow a run to stop a model from serving although no manifest requests it; see [Outage "
+            "protection](rollouts.md#outage-protection).",
         },
         "fleet_allow_empty": {
             "type": "bool",
             "default": False,
-            "description": "Allow manifests without any InferenceCluster or ModelDeployment to remove everything that is "
-            "built. A fleet without replicas needs no ModelDeployment. A fleet without objects on clusters needs no "
-            "InferenceCluster.",
+            "description": "Allow manifests without any InferenceCluster or ModelDeployment to remove everything "
+            "that is built. A fleet without replicas needs no ModelDeployment. A fleet without objects on clusters "
+            "needs no InferenceCluster.",
         },
         "fleet_remove_unknown": {
             "type": "bool",
@@ -224,36 +226,36 @@ FLEET_GROUPS: Mapping[str, dict[str, Any]] = {
         "fleet_images": {
             "type": "dict",
             "options": {name: {"type": "str"} for name in IMAGES},
-            "description": "Images of `picker` and `sidecar` (llm-d router v0.9.0 or later), `hydration`, and `egress`, "
-            "for example in a mirror. Defaults to the images of the release.",
+            "description": "Images of `picker` and `sidecar` (llm-d router v0.9.0 or later), `hydration`, and "
+            "`egress`, for example in a mirror. Defaults to the images of the release.",
         },
         "fleet_stream_grace": {
             "type": "int",
             "default": STREAM_GRACE_SECONDS,
-            "description": "Maximum number of seconds that a terminating pod keeps serving, so that streams finish. The pod "
-            "uses its devices during this time. For leaders of gangs, at most 30 seconds.",
+            "description": "Maximum number of seconds that a terminating pod keeps serving, so that streams finish. "
+            "The pod uses its devices during this time. For leaders of gangs, at most 30 seconds.",
         },
         "fleet_network_policies": {
             **NETWORK["network_policies"],
-            "description": "Create NetworkPolicies that limit "
-            "[access to engines and endpoint pickers](permissions.md#who-reaches-the-pods-of-a-namespace).",
+            "description": "Create NetworkPolicies that limit [access to engines and endpoint "
+            "pickers](permissions.md#network-policies).",
         },
         "fleet_network_sources": {
             **NETWORK["network_sources"],
-            "description": "Namespaces whose pods the NetworkPolicies allow. `gateway` lists the namespaces of inference "
-            "gateways (default: `envoy-gateway-system` and `modelplane-system`), and `metrics` those of Prometheus "
-            "(default: `monitoring`).",
+            "description": "Namespaces whose pods the NetworkPolicies allow. `gateway` lists the namespaces of "
+            "inference gateways (default: `envoy-gateway-system` and `modelplane-system`), and `metrics` those of "
+            "Prometheus (default: `monitoring`).",
         },
         "fleet_export_pools": {
             **NETWORK["export_pools"],
-            "description": "Alpha. [Export InferencePools](serving-stack.md#pools-that-other-clusters-use) to other "
+            "description": "Alpha. [Export InferencePools](serving-stack.md#multi-cluster-inferencepools) to other "
             "clusters.",
         },
         "fleet_endpoint_hosts": {
             "type": "list",
             "elements": "str",
             "description": "Hosts, `*.` suffixes, and CIDRs inside the cluster or its cloud that "
-            "[ModelEndpoints](kinds/ModelEndpoint.md) can use.",
+            "[ModelEndpoints](kinds/ModelEndpoint.md#rejected-hosts) can use.",
         },
     },
     "Output and checks": {
@@ -284,7 +286,7 @@ FLEET_GROUPS: Mapping[str, dict[str, Any]] = {
             "elements": "str",
             "choices": list(STRICT),
             "default": [],
-            "description": "Kinds of findings that make a run [fail](pipelines.md#what-makes-a-run-fail). Defaults to "
+            "description": "Kinds of findings that make a run [fail](pipelines.md#failure-conditions). Defaults to "
             "`[unreachable]` for `reconcile`, `site`, and `loop`.",
         },
         "fleet_detailed_exit": {
@@ -294,28 +296,29 @@ FLEET_GROUPS: Mapping[str, dict[str, Any]] = {
         },
         "fleet_notify": {
             "type": "raw",
-            "description": "[Webhooks](monitoring.md#notifications) that receive the result of `reconcile`, `site`, and "
-            "iterations of `loop`. A mapping or a list.",
+            "description": "[Webhooks](monitoring.md#notifications) that receive the result of `reconcile`, `site`, "
+            "and iterations of `loop`. A mapping or a list.",
         },
     },
     "What-if and cost": {
         "fleet_what_if": {
             "type": "raw",
-            "description": "[What-if query](what-if.md) for `plan` or `status`: lost clusters, added manifests, scaled "
-            "deployments, or other prices.",
+            "description": "[What-if query](what-if.md) for `plan` or `status`: lost clusters, added manifests, "
+            "scaled deployments, or other prices.",
         },
         "fleet_survive": {
             "type": "raw",
             "description": "Cluster losses that services without `spec.survive` must "
-            "[survive](what-if.md#losses-that-have-to-be-survived), such as `{clusters: 1}`.",
+            "[survive](what-if.md#survival-requirements), such as `{clusters: 1}`.",
         },
         "fleet_prices": {
             "type": "str",
-            "description": "File with the [price catalog](cost.md). `plan` estimates the cost of the fleet from the catalog.",
+            "description": "File with the [price catalog](cost.md). `plan` estimates the cost of the fleet from the "
+            "catalog.",
         },
         "fleet_price_logins": {
             "type": "raw",
-            "description": "Credentials of the playbook `prices` for the [price APIs](cost.md#prices-of-the-clouds), with "
+            "description": "Credentials of the playbook `prices` for the [price APIs](cost.md#cloud-prices), with "
             "the keys `eks` and `gke`. Defaults to the credentials that the SDK of the cloud finds.",
         },
     },
@@ -328,8 +331,8 @@ FLEET_GROUPS: Mapping[str, dict[str, Any]] = {
         "fleet_keys_callers": {
             "type": "list",
             "elements": "str",
-            "description": "Names of clients. `retired` without names retires the previous keys of all clients in the "
-            "Secret.",
+            "description": "Names of clients. `retired` without names retires the previous keys of all clients in "
+            "the Secret.",
         },
         "fleet_keys_secret": {
             "type": "str",
@@ -340,8 +343,8 @@ FLEET_GROUPS: Mapping[str, dict[str, Any]] = {
         },
         "fleet_keys_labels": {
             "type": "dict",
-            "description": "Labels of the Secret. Other labels of the Secret are left unchanged. Write values as text in "
-            "quotes.",
+            "description": "Labels of the Secret. Other labels of the Secret are left unchanged. Write values as "
+            "text in quotes.",
         },
         "fleet_keys_grace": {
             "type": "int",
@@ -416,14 +419,15 @@ OF_CLUSTER: dict[str, Any] = {
         "type": "str",
         "choices": ["managed", "provided"],
         "default": "managed",
-        "description": "Owner of the cluster. `managed`: `provision` and `site` create the cluster, and `teardown` removes "
-        "it, if `fleet_connection` contains [`eks`](eks.md) or [`gke`](gke.md) with the name that the fleet gives it. "
-        "`provided`: all leave it unchanged.",
+        "description": "Owner of the cluster. `managed`: `provision` and `site` create the cluster, and `teardown` "
+        "removes it, if `fleet_connection` contains [`eks`](eks.md) or [`gke`](gke.md) with the name that the fleet "
+        "gives it. `provided`: all leave it unchanged.",
     },
     "fleet_credentials": {
         "type": "str",
         "default": "default",
-        "description": "Name of the credentials in the manifest, a key of `eks_cluster_accounts` or `gke_cluster_accounts`.",
+        "description": "Name of the credentials in the manifest, a key of `eks_cluster_accounts` or "
+        "`gke_cluster_accounts`.",
     },
     "fleet_source": {"type": "raw", "description": "Source of the cluster, from its manifest. No playbook reads it."},
     "fleet_region": {"type": "raw", "description": "Region of the cluster, from its manifest. No playbook reads it."},
@@ -433,12 +437,12 @@ OF_CLUSTER: dict[str, Any] = {
 OF_CONTROL_CONNECTION: dict[str, Any] = {
     "fleet_control_kubeconfig": {
         "type": "str",
-        "description": "Path of a kubeconfig of the control cluster. If neither this variable nor `fleet_control` is set, "
-        "the fleet has no control cluster.",
+        "description": "Path of a kubeconfig of the control cluster. If neither this variable nor `fleet_control` is "
+        "set, the fleet has no control cluster.",
     },
     "fleet_control": {
         "type": "dict",
-        "description": "Other [connection](inventory.md#the-contract) to the control cluster. Has the keys of "
+        "description": "Other [connection](inventory.md#connections) to the control cluster. Has the keys of "
         "`fleet_connection`, except `secret`.",
     },
 }
@@ -448,17 +452,18 @@ OF_CLUSTER_CONNECTION: dict[str, Any] = {
         "type": "str",
         "choices": [connections.KUBERNETES, connections.DIRECTORY],
         "default": connections.DIRECTORY,
-        "description": "Destination of the cluster's objects. `kubernetes`: runs observe the cluster and apply objects. "
-        "`directory`: objects are files in the build directory, and no run contacts the cluster.",
+        "description": "Destination of the cluster's objects. `kubernetes`: runs observe the cluster and apply "
+        "objects. `directory`: objects are files in the build directory, and no run contacts the cluster.",
     },
     "fleet_kubeconfig": {"type": "str", "description": "Path of a kubeconfig of the cluster."},
     "fleet_context": {
         "type": "str",
-        "description": "Context of the kubeconfig. Without a kubeconfig, a context of the kubeconfig that `kubectl` uses.",
+        "description": "Context of the kubeconfig. Without a kubeconfig, a context of the kubeconfig that `kubectl` "
+        "uses.",
     },
     "fleet_connection": {
         "type": "dict",
-        "description": "Other [connection](inventory.md#the-contract) to the cluster, for example its name in a cloud.",
+        "description": "Other [connection](inventory.md#connections) to the cluster, for example its name in a cloud.",
     },
     "fleet_cluster": {
         "type": "str",
@@ -482,14 +487,15 @@ OF_PLAYBOOKS: dict[str, Any] = {
         "type": "str",
         "choices": ["present", "absent"],
         "default": "present",
-        "description": "Operation of the playbook `serving_stack`: install or remove the [serving stack](serving-stack.md).",
+        "description": "Operation of the playbook `serving_stack`: install or remove the [serving "
+        "stack](serving-stack.md).",
     },
     "existing_cluster_state": {
         "type": "str",
         "choices": ["checked", "present", "absent"],
         "default": "checked",
-        "description": "Operation of the playbook `check`. On OpenShift, `present` also creates SecurityContextConstraints, "
-        "and `absent` deletes them.",
+        "description": "Operation of the playbook `check`. On OpenShift, `present` also creates "
+        "SecurityContextConstraints, and `absent` deletes them.",
     },
     **{
         name: {
@@ -503,7 +509,8 @@ OF_PLAYBOOKS: dict[str, Any] = {
     "control_plane_workload_rights": {
         "type": "bool",
         "default": False,
-        "description": "Let the playbook `control_plane` also grant the [permissions](permissions.md) on inference clusters.",
+        "description": "Let the playbook `control_plane` also grant the [permissions](permissions.md) on inference "
+        "clusters.",
     },
 }
 """Variables with prefixes of roles that determine which tasks of a role a playbook runs."""
