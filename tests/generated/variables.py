@@ -112,7 +112,7 @@ def _type(name: str, option: Mapping[str, Any]) -> Iterator[str]:
     else:
         yield _TYPES[option["type"]]
     if "choices" in option:
-        yield f"one of {', '.join(f'`{choice}`' for choice in option['choices'])}"
+        yield f"choices: {', '.join(f'`{choice}`' for choice in option['choices'])}"
     least, most = inventory_variables.LEAST.get(name), inventory_variables.MOST.get(name)
     if least is not None:
         yield span(int(least), None if most is None else int(most))
