@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The guide to live clusters, followed with the rights that `roles/control_plane/files/rbac` gives, and no others."""
+"""The guides to deploy and operate a fleet, with only the permissions of `roles/control_plane/files/rbac`."""
 
 from __future__ import annotations
 
@@ -56,14 +56,14 @@ def manifests(name: str) -> list[Object]:
 
 
 class Guide:
-    """The guide `docs/live-clusters.md`, followed in a folder: its files, and its commands, some of them in one run."""
+    """The files and commands of the guides `deploy.md` and `operations.md`, in a folder. Some commands share a run."""
 
     def __init__(self, live: LiveFleet, kubectl: Path) -> None:
         self.live = live
         self.folder = live.folder / "guide"
-        self.text = (ROOT / "docs/live-clusters.md").read_text()
+        self.deploy, self.operations = ((ROOT / f"docs/{name}.md").read_text() for name in ("deploy", "operations"))
         self.kubectl = kubectl
-        for name, block in re.findall(r"^```yaml\n# (\S+)\n(.*?)^```", self.text, re.MULTILINE | re.DOTALL):
+        for name, block in re.findall(r"^```yaml\n# (\S+)\n(.*?)^```", self.deploy, re.MULTILINE | re.DOTALL):
             # The guide has no caches, which need storage.
             self._write(
                 name, re.sub(r"^( +)secretRef: .*$", r"\g<0>\n\1cache: {storageClassName: rwx}", block, flags=re.M)
@@ -82,10 +82,11 @@ class Guide:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
 
-    def commands(self, section: str) -> list[str]:
-        """The commands below a heading."""
-        below = self.text.partition(f"\n## {section}\n")[2].partition("\n## ")[0]
-        blocks = re.findall(r"^```sh\n(.*?)^```", below, re.MULTILINE | re.DOTALL)
+    def commands(self, *sections: str) -> list[str]:
+        """Return the commands of sections of `deploy.md`, or, without sections, all commands of `operations.md`."""
+        parts = [self.deploy.partition(f"\n## {section}\n")[2].partition("\n## ")[0] for section in sections]
+        text = "".join(parts) if sections else self.operations
+        blocks = re.findall(r"^```sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
         return [line for block in blocks for line in block.splitlines()]
 
     def run(self, command: str, *playbooks: str) -> Run:
@@ -117,7 +118,7 @@ def guide(live: LiveFleet, kubernetes_programs: Mapping[str, Path]) -> Iterator[
     live.control.create_namespace("ml-team")
     live.control.apply(secret("token", "ml-team", {"HF_TOKEN": TOKEN}))
     keys = found.folder / "keys"
-    preview, install = found.commands("4. Definitions and rights")
+    preview, install = found.commands("3. Grant permissions")
     assert found.run(preview).changed == 1
     assert not keys.exists()
     assert found.run(install).changed == 4
@@ -164,7 +165,7 @@ def test_the_guide_leads_through_the_life_of_a_fleet_with_these_rights_alone(gui
     live = guide.live
     planes = {"control": live.control, **live.workloads}
     since = {name: plane.audit_position() for name, plane in planes.items()}
-    validate, preview, first, second, get, scale, reconcile = guide.commands("5. The first run")
+    validate, preview, first, second, get, scale, reconcile = guide.commands("5. Deploy", "6. Verify and scale")
     assert guide.run(preview).changed
     assert not live.pods("east") + live.pods("west")
     assert "forbidden" not in guide.run(validate, first).output.lower()
@@ -174,7 +175,7 @@ def test_the_guide_leads_through_the_life_of_a_fleet_with_these_rights_alone(gui
     assert again.changed == 0, again.output
     shown = guide.run(get).output
     assert all(each in shown for each in ("inferencecluster", "east", "modeldeployment", "qwen3-8b", "modelservice"))
-    status, *daily, loop, preview, teardown = guide.commands("6. Operations")
+    status, *daily, loop, preview, teardown = guide.commands()
     guide.run(scale)
     guide.run(reconcile, status)
     assert len([*engines(live, "east"), *engines(live, "west")]) == 2

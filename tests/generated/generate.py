@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Generate CRDs, JSON Schemas for editors, and the field reference from the API models.
+"""Write generated files: CRDs, JSON Schemas for editors, the field reference, and the reference of variables.
 
 .venv/bin/python tests/generated/generate.py           # writes the files
 .venv/bin/python tests/generated/generate.py --check   # writes nothing, exits with 1 if a file is stale
@@ -35,7 +35,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.outco
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.plan import PlanDocument  # noqa: E402
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.status import FleetStatus  # noqa: E402
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.what_if import WhatIfDocument  # noqa: E402
-from ansible_collections.modelplane.fleet.tests.generated import pages  # noqa: E402
+from ansible_collections.modelplane.fleet.tests.generated import pages, variables  # noqa: E402
 from ansible_collections.modelplane.fleet.tests.generated.json_schema import (  # noqa: E402
     schema_of_document,
     schema_of_manifests,
@@ -81,6 +81,25 @@ class Folder:
             (folder / name).write_text(text, encoding="utf-8")
 
 
+@dataclass(frozen=True)
+class File:
+    """Generated file in a folder with other files."""
+
+    path: str
+    text: str
+
+    def differences(self) -> list[str]:
+        """Return a line if the file is missing or stale."""
+        path = ROOT / self.path
+        if not path.exists():
+            return [f"{self.path} is missing"]
+        return [] if path.read_text(encoding="utf-8") == self.text else [f"{self.path} is stale"]
+
+    def write(self) -> None:
+        """Write the file."""
+        (ROOT / self.path).write_text(self.text, encoding="utf-8")
+
+
 class Dumper(yaml.SafeDumper):
     """YAML dumper that indents lists below their key, and writes no anchors."""
 
@@ -93,12 +112,13 @@ class Dumper(yaml.SafeDumper):
         return True
 
 
-def folders() -> list[Folder]:
-    """Return the generated directories."""
+def outputs() -> list[Folder | File]:
+    """Return all generated folders and files."""
     return [
         Folder("roles/control_plane/files/crds", definitions()),
         Folder("docs/schemas", schemas()),
         Folder("docs/kinds/fields", pages.pages()),
+        File("docs/variables.md", variables.page()),
     ]
 
 
@@ -121,15 +141,15 @@ def schemas() -> dict[str, str]:
 
 def main() -> int:
     """Run the command line."""
-    parser = argparse.ArgumentParser(description="Write what is generated from the API models.")
+    parser = argparse.ArgumentParser(description="Write all generated files.")
     parser.add_argument("--check", action="store_true", help="write nothing, exit with 1 when a file is stale")
     if parser.parse_args().check:
-        lines = [line for folder in folders() for line in folder.differences()]
+        lines = [line for output in outputs() for line in output.differences()]
         if lines:
             print("\n".join([*lines, f"Run `{COMMAND}`, and commit what it writes."]))
         return 1 if lines else 0
-    for folder in folders():
-        folder.write()
+    for output in outputs():
+        output.write()
     return 0
 
 

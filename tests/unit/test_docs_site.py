@@ -56,7 +56,7 @@ def test_links_of_a_page_lead_somewhere(name: str) -> None:
         ("docs/eks.md", "gke.md#credentials", "/gke.md#credentials"),
         ("docs/kinds/EKSCluster.md", "../eks.md", "/eks.md"),
         ("README.md", "docs/eks.md", "/eks.md"),
-        ("docs/live-clusters.md", "kinds", "/kinds/index.md"),
+        ("docs/deploy.md", "kinds", "/kinds/index.md"),
         ("docs/permissions.md", "../roles/control_plane/README.md", "/collection/control_plane_role.rst"),
         ("docs/scheduling.md", "contributing/style.md", f"{build.REPOSITORY}/blob/main/docs/contributing/style.md"),
         ("README.md", "inventories/quickstart", f"{build.REPOSITORY}/tree/main/inventories/quickstart"),

@@ -36,6 +36,9 @@ WARNINGS: dict[str, tuple[str, ...]] = {
 }
 """Warnings that examples are meant to give: parts of their texts, by page. All others fail the test."""
 
+CLUSTERS = {"README.md": "docs/examples/single-gpu/manifests/platform.yaml"}
+"""Files with the clusters for examples that have none, by page."""
+
 _FENCE = re.compile(r"^```(?P<language>\S*)[^\n]*\n(?P<text>.*?)^```\s*$", re.MULTILINE | re.DOTALL)
 _MANIFEST = re.compile(r"\bapiVersion:\s*[\"']?(infrastructure\.)?modelplane\.ai/")
 _PENDING = re.compile(r"^# pending: (\S+)$", re.MULTILINE)
@@ -69,7 +72,8 @@ BLOCKS = [block for page in PAGES for block in blocks(page)]
 def built(block: Block, folder: Path) -> tuple[Any, Any]:
     """The outcomes of two runs on the same build folder."""
     manifests = folder / "manifests.yaml"
-    manifests.write_text(block.text)
+    clusters = (ROOT / CLUSTERS[block.page]).read_text() if block.page in CLUSTERS else ""
+    manifests.write_text(f"{block.text}---\n{clusters}")
     settings = Settings((str(manifests),), folder=str(folder / "build"), allow_empty=True)
     return build(settings), build(settings)
 
@@ -121,6 +125,12 @@ def test_a_warning_that_is_allowed_is_given() -> None:
         if block.page in given:
             given[block.page] += "\n".join(map(str, load([Source(str(block), block.text.encode())]).warnings))
     assert [part for page, parts in WARNINGS.items() for part in parts if part not in given[page]] == []
+
+
+def test_the_readme_shows_the_plan_of_the_example() -> None:
+    example = (ROOT / "docs/examples/single-gpu/README.md").read_text().partition("```text\n")[2].partition("```")[0]
+    assert example.strip()
+    assert example in (ROOT / "README.md").read_text()
 
 
 PACKAGES = (

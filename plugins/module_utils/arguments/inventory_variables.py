@@ -18,6 +18,7 @@ from ..core.api.pod_template import MOST_GRACE_SECONDS
 from ..core.api.shape import Shape
 from ..core.cloud import registry
 from ..core.compose import images
+from ..core.compose.constants import STREAM_GRACE_SECONDS
 from ..core.compose.hosts import AllowedHosts
 from ..core.compose.termination import STOP_SECONDS
 from ..core.names import is_dns_label
@@ -44,64 +45,327 @@ NETWORK: dict[str, Any] = {
     },
     "export_pools": {"type": "bool", "default": False},
 }
-OF_FLEET: dict[str, Any] = {
-    "fleet_resources": {"type": "list", "elements": "str"},
-    "fleet_build": {"type": "str"},
-    "fleet_name": {"type": "str"},
-    "fleet_wait": {"type": "float"},
-    "fleet_rounds": {"type": "int"},
-    "fleet_lease": {"type": "float"},
-    "fleet_decision": {"type": "int"},
-    "fleet_forks": {"type": "int"},
-    "fleet_timeout": {"type": "float"},
-    "fleet_retries": {"type": "int"},
-    "fleet_answer_limit": {"type": "int"},
-    "fleet_force": {"type": "bool"},
-    "fleet_definitions": {"type": "bool"},
-    "fleet_control_gateway": {"type": "str", "choices": ["managed", "provided"]},
-    "fleet_drain": {"type": "list", "elements": "str"},
-    "fleet_keys_state": {"type": "str", "choices": ["present", "rotated", "retired", "revoked"]},
-    "fleet_keys_callers": {"type": "list", "elements": "str"},
-    # The name of a Secret, not its content.
-    "fleet_keys_secret": {"type": "str", "no_log": False},
-    "fleet_keys_labels": {"type": "dict"},
-    "fleet_keys_grace": {"type": "int"},
-    "fleet_keys_force": {"type": "bool"},
-    "fleet_keys_file": {"type": "str"},
-    "fleet_report": {"type": "list", "elements": "str"},
-    "fleet_output": {"type": "str", "choices": ["table", "json", "yaml"]},
-    "fleet_query": {"type": "str"},
-    "fleet_strict": {"type": "list", "elements": "str", "choices": list(STRICT)},
-    "fleet_detailed_exit": {"type": "bool"},
-    "fleet_notify": {"type": "raw"},
-    "fleet_loop_interval": {"type": "float"},
-    "fleet_loop_resync": {"type": "float"},
-    "fleet_loop_turns": {"type": "int"},
-    "fleet_rollout": {"type": "int"},
-    "fleet_stream_grace": {"type": "int"},
-    "fleet_allow_empty": {"type": "bool"},
-    "fleet_allow_outage": {"type": "bool"},
-    "fleet_rollout_staged": {"type": "bool"},
-    "fleet_remove_unknown": {"type": "bool"},
-    "fleet_endpoint_hosts": {"type": "list", "elements": "str"},
-    "fleet_images": {"type": "dict", "options": {name: {"type": "str"} for name in IMAGES}},
-    **{
-        f"fleet_{name}": {key: part for key, part in option.items() if key != "default"}
-        for name, option in NETWORK.items()
+FLEET_GROUPS: Mapping[str, dict[str, Any]] = {
+    "Manifests and state": {
+        "fleet_resources": {
+            "type": "list",
+            "elements": "str",
+            "description": "Files, folders, and glob patterns of all manifests of the fleet. Required, unless the "
+            "fleet has a control cluster. `validate` always requires it.",
+        },
+        "fleet_build": {
+            "type": "str",
+            "description": "Build directory. Required. Hosts in `workload_clusters` must have the same value.",
+        },
+        "fleet_name": {
+            "type": "str",
+            "default": "default",
+            "description": "Name of the fleet, a DNS label. Distinguishes fleets that share clusters.",
+        },
+        "fleet_invalid": {
+            **SCHEDULING["invalid"],
+            "description": "Reaction to manifests with errors. `fail` stops the run before any change. `hold` leaves "
+            "invalid resources at their last applied state, and continues with all other resources; see [Invalid "
+            "manifests](state.md#invalid-manifests).",
+        },
+        "fleet_observations": {
+            "type": "str",
+            "description": "File with the observed state of the fleet, for `plan` and for unobserved fleets. "
+            "`modelplane.fleet.cluster_info` writes this format. `check` and `provision` record [quotas of cloud "
+            "accounts](existing-clusters.md) in the file.",
+        },
+        "fleet_lock_timeout": {
+            "type": "float",
+            "default": 60,
+            "description": "Number of seconds to wait for another run that uses the build directory.",
+        },
     },
-    "fleet_lock_timeout": {"type": "float"},
-    "fleet_table_width": {"type": "int"},
-    "fleet_observations": {"type": "str"},
-    "fleet_what_if": {"type": "raw"},
-    "fleet_survive": {"type": "raw"},
-    "fleet_prices": {"type": "str"},
-    "fleet_price_logins": {"type": "raw"},
-    **{
-        f"fleet_{name}": {key: value for key, value in option.items() if key != "default"}
-        for name, option in SCHEDULING.items()
+    "Runs": {
+        "fleet_wait": {
+            "type": "float",
+            "default": 900,
+            "description": "Number of seconds to wait until applied changes serve. Includes up to 20 seconds until "
+            "the control cluster's gateways accept changed routes.",
+        },
+        "fleet_rounds": {
+            "type": "int",
+            "default": 6,
+            "description": "Maximum number of reconcile passes of a run.",
+        },
+        "fleet_lease": {
+            "type": "float",
+            "default": 60,
+            "description": "Number of seconds after which the [lock](state.md#locks) of a killed run expires. All "
+            "other runs wait for the lock.",
+        },
+        "fleet_decision": {
+            "type": "int",
+            "description": "Generation of the [decision](awx.md#job-slices) that `apply` applies. The value must be "
+            "the newest generation, or 0 for the newest generation. Defaults to the result of the previous job in a "
+            "workflow, or 0.",
+        },
+        "fleet_force": {
+            "type": "bool",
+            "default": False,
+            "description": "Take ownership of fields that another field manager set to a different value.",
+        },
+        "fleet_definitions": {
+            "type": "bool",
+            "default": True,
+            "description": "Install and upgrade the CRDs of the fleet's kinds. `teardown` removes the CRDs if no "
+            "object of these kinds exists.",
+        },
+        "fleet_control_gateway": {
+            "type": "str",
+            "choices": ["managed", "provided"],
+            "default": "managed",
+            "description": "Owner of the [control cluster's gateway](control-plane.md). `managed`: `site` installs "
+            "the gateway of the InferenceGateway, and `teardown` removes it. `provided`: both leave it unchanged.",
+        },
+        "fleet_loop_interval": {
+            "type": "float",
+            "default": 30,
+            "description": "Number of seconds between two reads of the playbook `loop`.",
+        },
+        "fleet_loop_resync": {
+            "type": "float",
+            "default": 600,
+            "description": "Number of seconds after which `loop` reconciles without a change.",
+        },
+        "fleet_loop_turns": {
+            "type": "int",
+            "default": 200,
+            "description": "Number of iterations after which `loop` ends. A service manager starts `loop` again.",
+        },
+    },
+    "Connections": {
+        "fleet_forks": {
+            "type": "int",
+            "default": 32,
+            "description": "Maximum number of clusters that a run processes at the same time.",
+        },
+        "fleet_timeout": {
+            "type": "float",
+            "default": 30,
+            "description": "Timeout of one request in seconds. The timeout of a kubeconfig's exec plugin is always "
+            "60 seconds.",
+        },
+        "fleet_retries": {
+            "type": "int",
+            "default": 5,
+            "description": "Maximum number of retries of a request.",
+        },
+        "fleet_answer_limit": {
+            "type": "int",
+            "default": 64,
+            "description": "Maximum size of a response of an API server, in MiB. The limit applies to each page (500 "
+            "objects) of a list. All pages of a list together can have eight times this size.",
+        },
+    },
+    "Scheduling": {
+        "fleet_accounting": {
+            **SCHEDULING["accounting"],
+            "description": "Unit of capacity. `Devices`: pods share nodes. `Nodes`: each pod that claims a device "
+            "takes a whole node.",
+        },
+        "fleet_search": {
+            **SCHEDULING["search"],
+            "description": "Search method of the scheduler. `Exact` tries other node pools and devices if the first "
+            "choice does not fit. `Greedy` never revises a choice.",
+        },
+        "fleet_search_budget": {
+            **SCHEDULING["search_budget"],
+            "description": "Maximum number of steps of all [searches](scheduling.md#search-budget) of a run. A step "
+            "takes about ten microseconds.",
+        },
+        "fleet_selector_budget": {
+            **SCHEDULING["selector_budget"],
+            "description": "Maximum cost of all [device selectors](scheduling.md#selectors) of a run, in the cost "
+            "units of Kubernetes.",
+        },
+        "fleet_drain": {
+            "type": "list",
+            "elements": "str",
+            "description": "Names of clusters to [drain](operations.md#drain-a-cluster).",
+        },
+    },
+    "Rollouts and safety": {
+        "fleet_rollout": {
+            "type": "int",
+            "default": 1,
+            "description": "Number of clusters that restart replicas of a deployment in place at the same time; see "
+            "[Rollouts](rollouts.md).",
+        },
+        "fleet_rollout_staged": {
+            "type": "bool",
+            "default": False,
+            "description": "Perform only one step of a rollout on [GitOps clusters](rollouts.md#gitops-clusters) in "
+            "each run.",
+        },
+        "fleet_allow_outage": {
+            "type": "bool",
+            "default": False,
+            "description": "Allow a run to stop a model from serving although no manifest requests it; see [Outage "
+            "protection](rollouts.md#outage-protection).",
+        },
+        "fleet_allow_empty": {
+            "type": "bool",
+            "default": False,
+            "description": "Allow manifests without any InferenceCluster or ModelDeployment to remove everything "
+            "that is built. A fleet without replicas needs no ModelDeployment. A fleet without objects on clusters "
+            "needs no InferenceCluster.",
+        },
+        "fleet_remove_unknown": {
+            "type": "bool",
+            "default": False,
+            "description": "Allow a run to remove running replicas that are missing from the manifests and from the "
+            "[state of the fleet](disaster-recovery.md).",
+        },
+    },
+    "Composed objects": {
+        "fleet_images": {
+            "type": "dict",
+            "options": {name: {"type": "str"} for name in IMAGES},
+            "description": "Images of `picker` and `sidecar` (llm-d router v0.9.0 or later), `hydration`, and "
+            "`egress`, for example in a mirror. Defaults to the images of the release.",
+        },
+        "fleet_stream_grace": {
+            "type": "int",
+            "default": STREAM_GRACE_SECONDS,
+            "description": "Maximum number of seconds that a terminating pod keeps serving, so that streams finish. "
+            "The pod uses its devices during this time. For leaders of gangs, at most 30 seconds.",
+        },
+        "fleet_network_policies": {
+            **NETWORK["network_policies"],
+            "description": "Create NetworkPolicies that limit [access to engines and endpoint "
+            "pickers](permissions.md#network-policies).",
+        },
+        "fleet_network_sources": {
+            **NETWORK["network_sources"],
+            "description": "Namespaces whose pods the NetworkPolicies allow. `gateway` lists the namespaces of "
+            "inference gateways (default: `envoy-gateway-system` and `modelplane-system`), and `metrics` those of "
+            "Prometheus (default: `monitoring`).",
+        },
+        "fleet_export_pools": {
+            **NETWORK["export_pools"],
+            "description": "Alpha. [Export InferencePools](serving-stack.md#multi-cluster-inferencepools) to other "
+            "clusters.",
+        },
+        "fleet_endpoint_hosts": {
+            "type": "list",
+            "elements": "str",
+            "description": "Hosts, `*.` suffixes, and CIDRs inside the cluster or its cloud that "
+            "[ModelEndpoints](kinds/ModelEndpoint.md#rejected-hosts) can use.",
+        },
+    },
+    "Output and checks": {
+        "fleet_output": {
+            "type": "str",
+            "choices": ["table", "json", "yaml"],
+            "default": "table",
+            "description": "Output format of `plan`, `status`, and `validate`; see [CI checks](pipelines.md).",
+        },
+        "fleet_query": {
+            "type": "str",
+            "description": "[JMESPath](https://jmespath.org) expression that selects from the document of `plan`, "
+            "`status`, or `validate`.",
+        },
+        "fleet_report": {
+            "type": "list",
+            "elements": "str",
+            "description": "Files for the HTML report of `status` or `plan`. A file name with the suffix `.json` "
+            "receives the document of `status`.",
+        },
+        "fleet_table_width": {
+            "type": "int",
+            "default": 72,
+            "description": "Maximum number of characters in a line of a table.",
+        },
+        "fleet_strict": {
+            "type": "list",
+            "elements": "str",
+            "choices": list(STRICT),
+            "default": [],
+            "description": "Kinds of findings that make a run [fail](pipelines.md#failure-conditions). Defaults to "
+            "`[unreachable]` for `reconcile`, `site`, and `loop`.",
+        },
+        "fleet_detailed_exit": {
+            "type": "bool",
+            "default": False,
+            "description": "Let `plan` fail if it finds a change.",
+        },
+        "fleet_notify": {
+            "type": "raw",
+            "description": "[Webhooks](monitoring.md#notifications) that receive the result of `reconcile`, `site`, "
+            "and iterations of `loop`. A mapping or a list.",
+        },
+    },
+    "What-if and cost": {
+        "fleet_what_if": {
+            "type": "raw",
+            "description": "[What-if query](what-if.md) for `plan` or `status`: lost clusters, added manifests, "
+            "scaled deployments, or other prices.",
+        },
+        "fleet_survive": {
+            "type": "raw",
+            "description": "Cluster losses that services without `spec.survive` must "
+            "[survive](what-if.md#survival-requirements), such as `{clusters: 1}`.",
+        },
+        "fleet_prices": {
+            "type": "str",
+            "description": "File with the [price catalog](cost.md). `plan` estimates the cost of the fleet from the "
+            "catalog.",
+        },
+        "fleet_price_logins": {
+            "type": "raw",
+            "description": "Credentials of the playbook `prices` for the [price APIs](cost.md#cloud-prices), with "
+            "the keys `eks` and `gke`. Defaults to the credentials that the SDK of the cloud finds.",
+        },
+    },
+    "API keys": {
+        "fleet_keys_state": {
+            "type": "str",
+            "choices": ["present", "rotated", "retired", "revoked"],
+            "description": "Operation of the playbook [`keys`](keys.md). If unset, the playbook lists clients.",
+        },
+        "fleet_keys_callers": {
+            "type": "list",
+            "elements": "str",
+            "description": "Names of clients. `retired` without names retires the previous keys of all clients in "
+            "the Secret.",
+        },
+        "fleet_keys_secret": {
+            "type": "str",
+            # The name of a Secret, not its content.
+            "no_log": False,
+            "default": "caller-keys",
+            "description": "Name of the Secret in `modelplane-system`.",
+        },
+        "fleet_keys_labels": {
+            "type": "dict",
+            "description": "Labels of the Secret. Other labels of the Secret are left unchanged. Write values as "
+            "text in quotes.",
+        },
+        "fleet_keys_grace": {
+            "type": "int",
+            "default": 0,
+            "description": "For `retired`, minimum age of the next key in seconds.",
+        },
+        "fleet_keys_force": {
+            "type": "bool",
+            "default": False,
+            "description": "For `rotated`, replace an existing next key.",
+        },
+        "fleet_keys_file": {
+            "type": "str",
+            "description": "New file for new keys. If unset, the terminal shows new keys.",
+        },
     },
 }
-"""Variables of the host of `control_plane`, as an Ansible argument spec. Modules validate their values further."""
+"""Variables of the host of `control_plane`, by topic, as Ansible argument specs. `docs/variables.md` is generated from
+the descriptions, which are Markdown with links that start in `docs/`."""
+OF_FLEET: dict[str, Any] = {name: option for group in FLEET_GROUPS.values() for name, option in group.items()}
+"""Variables of the host of `control_plane`, as one argument spec. Modules validate their values further."""
 LEAST: Mapping[str, float] = {
     "fleet_wait": 0,
     "fleet_rounds": 1,
@@ -139,15 +403,74 @@ MOST: Mapping[str, float] = {
 }
 """Maximum values of durations in seconds."""
 OF_CLUSTER: dict[str, Any] = {
-    "fleet_drained": {"type": "bool"},
-    "fleet_serving_stack": {"type": "str", "choices": ["managed", "provided"]},
-    "fleet_provision": {"type": "str", "choices": ["managed", "provided"]},
-    "fleet_credentials": {"type": "str"},
-    "fleet_source": {"type": "raw"},
-    "fleet_region": {"type": "raw"},
-    "fleet_labels": {"type": "raw"},
+    "fleet_drained": {
+        "type": "bool",
+        "default": False,
+        "description": "Keep the cluster [drained](operations.md#drain-a-cluster).",
+    },
+    "fleet_serving_stack": {
+        "type": "str",
+        "choices": ["managed", "provided"],
+        "default": "managed",
+        "description": "Owner of the [serving stack](serving-stack.md). `managed`: `site` installs the stack, and "
+        "`teardown` removes it. `provided`: both leave it unchanged.",
+    },
+    "fleet_provision": {
+        "type": "str",
+        "choices": ["managed", "provided"],
+        "default": "managed",
+        "description": "Owner of the cluster. `managed`: `provision` and `site` create the cluster, and `teardown` "
+        "removes it, if `fleet_connection` contains [`eks`](eks.md) or [`gke`](gke.md) with the name that the fleet "
+        "gives it. `provided`: all leave it unchanged.",
+    },
+    "fleet_credentials": {
+        "type": "str",
+        "default": "default",
+        "description": "Name of the credentials in the manifest, a key of `eks_cluster_accounts` or "
+        "`gke_cluster_accounts`.",
+    },
+    "fleet_source": {"type": "raw", "description": "Source of the cluster, from its manifest. No playbook reads it."},
+    "fleet_region": {"type": "raw", "description": "Region of the cluster, from its manifest. No playbook reads it."},
+    "fleet_labels": {"type": "raw", "description": "Labels of the cluster, from its manifest. No playbook reads them."},
 }
-"""Variables of hosts of `workload_clusters` beside those that `connections` reads."""
+"""Variables of hosts of `workload_clusters`, except those that `connections` reads."""
+OF_CONTROL_CONNECTION: dict[str, Any] = {
+    "fleet_control_kubeconfig": {
+        "type": "str",
+        "description": "Path of a kubeconfig of the control cluster. If neither this variable nor `fleet_control` is "
+        "set, the fleet has no control cluster.",
+    },
+    "fleet_control": {
+        "type": "dict",
+        "description": "Other [connection](inventory.md#connections) to the control cluster. Has the keys of "
+        "`fleet_connection`, except `secret`.",
+    },
+}
+"""Variables of the host of `control_plane` that `connections` reads and validates."""
+OF_CLUSTER_CONNECTION: dict[str, Any] = {
+    "fleet_target": {
+        "type": "str",
+        "choices": [connections.KUBERNETES, connections.DIRECTORY],
+        "default": connections.DIRECTORY,
+        "description": "Destination of the cluster's objects. `kubernetes`: runs observe the cluster and apply "
+        "objects. `directory`: objects are files in the build directory, and no run contacts the cluster.",
+    },
+    "fleet_kubeconfig": {"type": "str", "description": "Path of a kubeconfig of the cluster."},
+    "fleet_context": {
+        "type": "str",
+        "description": "Context of the kubeconfig. Without a kubeconfig, a context of the kubeconfig that `kubectl` "
+        "uses.",
+    },
+    "fleet_connection": {
+        "type": "dict",
+        "description": "Other [connection](inventory.md#connections) to the cluster, for example its name in a cloud.",
+    },
+    "fleet_cluster": {
+        "type": "str",
+        "description": "Name of the InferenceCluster, EKSCluster, or GKECluster. Defaults to the name of the host.",
+    },
+}
+"""Variables of hosts of `workload_clusters` that `connections` reads and validates."""
 ARTIFACTS = ("fleet_outcome",)
 """Results that playbooks publish, which AWX hands to the next node of a workflow as variables."""
 KNOWN = frozenset(
@@ -159,11 +482,37 @@ KNOWN = frozenset(
 
 
 _CLOUD_STATES = tuple(f"{name}_cluster_state" for name in registry.BY_NAME)
-OF_PLAYBOOKS = (
-    "serving_stack_state",
-    "existing_cluster_state",
-    *_CLOUD_STATES,
-)
+OF_PLAYBOOKS: dict[str, Any] = {
+    "serving_stack_state": {
+        "type": "str",
+        "choices": ["present", "absent"],
+        "default": "present",
+        "description": "Operation of the playbook `serving_stack`: install or remove the [serving "
+        "stack](serving-stack.md).",
+    },
+    "existing_cluster_state": {
+        "type": "str",
+        "choices": ["checked", "present", "absent"],
+        "default": "checked",
+        "description": "Operation of the playbook `check`. On OpenShift, `present` also creates "
+        "SecurityContextConstraints, and `absent` deletes them.",
+    },
+    **{
+        name: {
+            "type": "str",
+            "choices": ["present", "absent"],
+            "default": "present",
+            "description": "Operation of the playbook `provision`: create or delete the clusters of this cloud.",
+        }
+        for name in _CLOUD_STATES
+    },
+    "control_plane_workload_rights": {
+        "type": "bool",
+        "default": False,
+        "description": "Let the playbook `control_plane` also grant the [permissions](permissions.md) on inference "
+        "clusters.",
+    },
+}
 """Variables with prefixes of roles that determine which tasks of a role a playbook runs."""
 _TYPES: Mapping[str, tuple[str, tuple[type, ...]]] = {
     "bool": ("true or false", (bool,)),

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import inventory_variables
+from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import connections, inventory_variables
+from ansible_collections.modelplane.fleet.plugins.modules import keys, reconcile, wait_for_change
 
 ROOT = Path(__file__).parents[4]
 FLEET = {"fleet_resources": ["manifests"], "fleet_build": "build"}
@@ -126,13 +127,33 @@ def test_all_clusters_are_reported_at_once() -> None:
     assert "there is no connection to" in found[3]
 
 
-def test_the_guide_lists_every_variable() -> None:
-    text = (ROOT / "docs/live-clusters.md").read_text().partition("## All variables")[2]
-    cells = [line.split("|")[1] for line in text.splitlines() if line.startswith("| `")]
-    documented = {name for cell in cells for name in re.findall(r"`(fleet_\w+)`", cell)}
-    about = {"fleet_source", "fleet_region", "fleet_labels"}
-    assert documented == inventory_variables.KNOWN - about - set(inventory_variables.ARTIFACTS)
-    assert about <= set(re.findall(r"fleet_\w+", (ROOT / "docs/inventory.md").read_text()))
+def test_the_reference_lists_every_variable_once() -> None:
+    text = (ROOT / "docs/variables.md").read_text()
+    documented = re.findall(r"^\| `(fleet_\w+)` \|", text, re.MULTILINE)
+    assert sorted(documented) == sorted(inventory_variables.KNOWN - set(inventory_variables.ARTIFACTS))
+
+
+def test_connection_variables_have_descriptions() -> None:
+    specs = {"control": inventory_variables.OF_CONTROL_CONNECTION, "cluster": inventory_variables.OF_CLUSTER_CONNECTION}
+    read = {"control": connections.CONTROL_VARIABLES, "cluster": connections.CLUSTER_VARIABLES}
+    for place, spec in specs.items():
+        names = {name for name in read[place] if name.startswith(inventory_variables.PREFIX)}
+        assert names - set(inventory_variables.OF_CLUSTER) == set(spec)
+
+
+def test_documented_defaults_are_module_defaults() -> None:
+    options = {**wait_for_change.ARGUMENTS["argument_spec"], **reconcile.ARGUMENTS["argument_spec"]}
+    options |= {f"keys_{name}": option for name, option in keys.ARGUMENTS["argument_spec"].items()}
+    names = {"fleet_loop_interval": "interval", "fleet_loop_resync": "max_wait", "fleet_rollout_staged": "staged"}
+    compared = 0
+    for variable, spec in inventory_variables.OF_FLEET.items():
+        option = options.get(names.get(variable, variable.removeprefix("fleet_")))
+        # Without fleet_keys_state, the playbook runs no operation.
+        if option is None or variable == "fleet_keys_state":
+            continue
+        compared += 1
+        assert (spec.get("default") or None) == (option.get("default") or None), variable
+    assert compared > 30
 
 
 def test_variables_of_roles_are_known_too() -> None:
