@@ -80,9 +80,9 @@ EXAMPLES = r"""
         region: us-east-1
         cidr: 10.0.0.0/16
   register: preflight
-- name: Find the project of the credentials
+  failed_when: preflight.problems != []
 
-- name: Read the project of the credentials
+- name: Find the project of the credentials
   modelplane.fleet.cloud_preflight_info:
     provider: gke
     credentials_file: /etc/modelplane/fleet-prod.json
@@ -99,6 +99,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 account:
+  description:
     - In AWS the account number. Empty if AWS rejects the credentials.
     - In Google Cloud the email address of the service account of the credentials, or the provider of a federated
       identity without a service account. Empty if the credentials do not contain it, for example user credentials.
