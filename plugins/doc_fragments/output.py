@@ -12,14 +12,14 @@ class ModuleDocFragment:
 options:
   output:
     description:
-      - How the result is shown. V(table) is text for a terminal, V(yaml) the document as text, V(json) the document as
-        text and as a value.
+      - The format of the result. V(table) is text for a terminal. V(yaml) is the document as text. V(json) is the
+        document as text and as a value.
     type: str
     choices: [table, json, yaml]
     default: table
   query:
     description:
-      - A JMESPath expression that selects from the document. With a table, what it selects is shown as a value.
-      - It needs the Python package C(jmespath).
+      - A JMESPath expression that selects a part of the document. With V(table), the selected part is shown as a value.
+      - Requires the Python package C(jmespath).
     type: str
 """

@@ -22,6 +22,7 @@ description:
     object has the name of a desired object, the desired object fails, and its message lists the managers of the
     existing object. Other objects are applied.
   - An error of one cluster does not affect other clusters.
+  - With O(parts), you can apply to only the control cluster, for example to change routes before you remove workloads.
 options:
   path:
     description:
@@ -62,16 +63,11 @@ options:
     description:
       - V(present) applies the build.
       - V(absent) removes all objects that this module applied to O(clusters) and, if given, to O(control).
-        CustomResourceDefinitions are kept.
+        CustomResourceDefinitions are kept. With O(definitions), those of the fleet's kinds are removed, unless an
+        object of these kinds exists, or another inventory of this collection still needs them.
     type: str
     choices: [present, absent]
     default: present
-  fleet:
-    description:
-      - The name of the fleet, a DNS label. Several fleets can share a cluster if their names differ and they have no
-        object in common.
-    type: str
-    default: default
   prune:
     description:
       - Whether to remove objects that are no longer desired.
@@ -82,12 +78,6 @@ options:
         removed.
     type: bool
     default: true
-  force:
-    description:
-      - Whether to take ownership of fields from other managers that also apply an object, such as Argo CD or Helm. If
-        V(false), such an object fails, and its message contains the manager and the field.
-    type: bool
-    default: false
   allow_outage:
     description:
       - Whether O(path) or O(decision) may stop a model from serving although the plan keeps the model.
@@ -106,28 +96,6 @@ options:
         contains its last state.
     type: float
     default: 0
-  parts:
-    description:
-      - The clusters to apply to. The control cluster is always read for Secrets if O(control) is given.
-      - For example, with only V(control), you can change routes before you remove workloads.
-    type: list
-    elements: str
-    choices: [clusters, control]
-    default: [clusters, control]
-  definitions:
-    description:
-      - Whether to install and upgrade the CustomResourceDefinitions of the fleet's kinds on the control cluster. With
-        O(state=absent) they are removed, unless an object of these kinds exists, or another inventory of this
-        collection still needs them.
-    type: bool
-    default: true
-  pending_api_groups:
-    description:
-      - API groups that another tool will install, such as the role P(modelplane.fleet.serving_stack#role).
-      - In check mode, objects of their kinds count as created while the API server does not serve these groups.
-    type: list
-    elements: str
-    default: []
   lease:
     description:
       - The lock of this run, see M(modelplane.fleet.lease). The module renews it while it runs. If another run holds
@@ -149,12 +117,12 @@ options:
     type: float
     default: 60
 extends_documentation_fragment:
+  - modelplane.fleet.applying
   - modelplane.fleet.clusters
+  - modelplane.fleet.clusters.parts
 requirements:
   - pydantic >= 2.10
   - PyYAML
-author:
-  - The modelplane.fleet authors (@modelplane)
 attributes:
   check_mode:
     support: full

@@ -110,8 +110,6 @@ options:
     default: helm
 extends_documentation_fragment:
   - modelplane.fleet.mirror
-author:
-  - The modelplane.fleet authors (@modelplane)
 """
 
 EXAMPLES = r"""

@@ -22,7 +22,7 @@ description:
   - The prices are list prices, which can differ from your contract.
 options:
   resources:
-    description: Files, folders and glob patterns with the manifests of the fleet.
+    description: Files, directories and glob patterns with the manifests of the fleet.
     type: list
     elements: path
     required: true

@@ -77,8 +77,6 @@ extends_documentation_fragment:
   - modelplane.fleet.clusters
   - modelplane.fleet.declared
   - modelplane.fleet.attributes.read_only
-author:
-  - The modelplane.fleet authors (@modelplane)
 notes:
   - The module warns about objects that the credentials cannot read, and does not check them. Use administrator
     credentials.

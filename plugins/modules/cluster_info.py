@@ -13,25 +13,13 @@ description:
   - Returns the version of every cluster, the nodes of each node pool, the state of the serving stack, the address of
     the gateway, the workloads of the fleet, and failures of pods.
   - Compares the devices that DRA drivers publish with the devices in the InferenceClass of each node pool, and warns
-    about nodes with fewer devices.
+    about nodes with fewer devices. Devices of a node pool are compared only if its InferenceCluster and its
+    InferenceClass are available.
   - Writes the observed state to a file for M(modelplane.fleet.build).
   - An unreachable cluster never fails the task, regardless of O(on_error). It is in RV(failed_clusters), and the file
     records it as unreachable. The control cluster must be reachable, because otherwise all its objects would count as
     deleted.
 options:
-  resources:
-    description:
-      - Files, directories and glob patterns with the manifests of the fleet, which determine what to observe. Resources
-        on the control cluster are included.
-      - Manifests with errors are skipped. M(modelplane.fleet.resource_info) reports the errors.
-      - Devices of a node pool are compared only if its InferenceCluster and its InferenceClass are in the manifests.
-    type: list
-    elements: path
-    default: []
-  chdir:
-    description:
-      - The base directory of relative paths. Defaults to the directory of the playbook.
-    type: path
   path:
     description:
       - The file for the observed state, for the option O(modelplane.fleet.build#module:observations).
@@ -45,27 +33,10 @@ options:
       - Workloads of other fleets are ignored.
     type: str
     default: default
-  others:
-    description:
-      - Names of other clusters of the fleet that are not part of this run, for example because of C(--limit).
-      - They are recorded in O(path) as unobserved, so that nothing on them changes.
-    type: list
-    elements: str
-    default: []
-  declared:
-    description:
-      - Names of other clusters of the fleet that are not observed because their objects are files (GitOps clusters).
-      - They are recorded in O(path) as declared, and count as ready. They take precedence over O(others).
-    type: list
-    elements: str
-    default: []
 extends_documentation_fragment:
+  - modelplane.fleet.observed
+  - modelplane.fleet.observed.unobserved
   - modelplane.fleet.clusters
-requirements:
-  - pydantic >= 2.10
-  - PyYAML
-author:
-  - The modelplane.fleet authors (@modelplane)
 attributes:
   check_mode:
     support: full

@@ -33,8 +33,6 @@ extends_documentation_fragment:
   - modelplane.fleet.clusters
 requirements:
   - PyYAML
-author:
-  - The modelplane.fleet authors (@modelplane)
 attributes:
   check_mode:
     support: full

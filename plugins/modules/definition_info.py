@@ -27,8 +27,6 @@ options:
 extends_documentation_fragment:
   - modelplane.fleet.clusters
   - modelplane.fleet.attributes.read_only
-author:
-  - The modelplane.fleet authors (@modelplane)
 seealso:
   - module: modelplane.fleet.helm_release_info
 """

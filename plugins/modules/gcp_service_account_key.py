@@ -23,29 +23,6 @@ options:
     description: The email address of the service account.
     type: str
     required: true
-  secret:
-    description: The Secret for the key. A missing namespace is created.
-    type: dict
-    required: true
-    suboptions:
-      namespace:
-        description: The namespace of the Secret.
-        type: str
-        required: true
-      name:
-        description: The name of the Secret.
-        type: str
-        required: true
-      key:
-        description: The key in the Secret that contains the service account key file (JSON).
-        type: str
-        default: private_key
-  labels:
-    description:
-      - Labels of the Secret, in addition to C(app.kubernetes.io/managed-by).
-      - If this option contains C(modelplane.ai/cluster), a Secret of another cluster is rejected.
-    type: dict
-    default: {}
   state:
     description:
       - V(present) stores the key. V(absent) deletes the Secret, and deletes its key in Google Cloud.
@@ -53,6 +30,7 @@ options:
     choices: [present, absent]
     default: present
 extends_documentation_fragment:
+  - modelplane.fleet.control_secrets.account_key
   - modelplane.fleet.google
   - modelplane.fleet.clusters.control
 attributes:

@@ -27,8 +27,6 @@ options:
 extends_documentation_fragment:
   - modelplane.fleet.clusters
   - modelplane.fleet.attributes.read_only
-author:
-  - The modelplane.fleet authors (@modelplane)
 notes:
   - The result contains the values of releases. If these values contain secrets, set C(no_log) on the task.
 """

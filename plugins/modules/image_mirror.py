@@ -50,8 +50,6 @@ options:
     type: path
 extends_documentation_fragment:
   - modelplane.fleet.mirror
-author:
-  - The modelplane.fleet authors (@modelplane)
 """
 
 EXAMPLES = r"""

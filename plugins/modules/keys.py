@@ -80,8 +80,6 @@ options:
     default: false
 extends_documentation_fragment:
   - modelplane.fleet.clusters.control
-author:
-  - The modelplane.fleet authors (@modelplane)
 attributes:
   check_mode:
     support: full

@@ -40,19 +40,11 @@ options:
     description: The minimum remaining lifetime of a token in seconds. A token with a shorter lifetime is renewed.
     type: int
     default: 28800
-  parts:
-    description:
-      - The clusters to write files for. The control cluster is always read for Secrets if O(control) is given.
-    type: list
-    elements: str
-    choices: [clusters, control]
-    default: [clusters, control]
 extends_documentation_fragment:
   - modelplane.fleet.clusters
+  - modelplane.fleet.clusters.parts
 requirements:
   - PyYAML
-author:
-  - The modelplane.fleet authors (@modelplane)
 attributes:
   check_mode:
     support: full

@@ -18,23 +18,6 @@ description:
   - A missing namespace is created. The module fails without changes if the Secret does not have the label
     C(app.kubernetes.io/managed-by=modelplane.fleet), or has the label C(modelplane.ai/cluster) of another cluster.
 options:
-  secret:
-    description: The Secret for the kubeconfig.
-    type: dict
-    required: true
-    suboptions:
-      namespace:
-        description: The namespace of the Secret.
-        type: str
-        required: true
-      name:
-        description: The name of the Secret.
-        type: str
-        required: true
-      key:
-        description: The key in the Secret that contains the kubeconfig.
-        type: str
-        default: kubeconfig
   account_key:
     description:
       - A Secret on the control cluster with a service account key of the cluster's cloud, as written by the role of
@@ -55,12 +38,6 @@ options:
         description: The key in the Secret that contains the service account key file.
         type: str
         default: private_key
-  labels:
-    description:
-      - Labels of the Secret, in addition to C(app.kubernetes.io/managed-by).
-      - If this option contains C(modelplane.ai/cluster), a Secret of another cluster is rejected.
-    type: dict
-    default: {}
   state:
     description:
       - V(present) writes the Secret. V(absent) removes the Secret, and needs no cluster.
@@ -68,12 +45,11 @@ options:
     choices: [present, absent]
     default: present
 extends_documentation_fragment:
+  - modelplane.fleet.control_secrets.kubeconfig
   - modelplane.fleet.clusters
 requirements:
   - PyYAML
   - The Python packages of the cloud, for O(account_key)
-author:
-  - The modelplane.fleet authors (@modelplane)
 attributes:
   check_mode:
     support: full

@@ -53,8 +53,6 @@ options:
     default: true
 extends_documentation_fragment:
   - modelplane.fleet.clusters.control
-author:
-  - The modelplane.fleet authors (@modelplane)
 attributes:
   check_mode:
     support: full

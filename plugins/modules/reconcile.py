@@ -100,39 +100,12 @@ options:
     description: Seconds after which a stale lock expires, at most V(3600).
     type: float
     default: 60
-  fleet:
-    description: The name of the fleet, as in M(modelplane.fleet.apply).
-    type: str
-    default: default
-  force:
-    description: Whether to take ownership of fields from other managers, as in M(modelplane.fleet.apply).
-    type: bool
-    default: false
-  definitions:
-    description: Whether to install the CRDs of the fleet's kinds, as in M(modelplane.fleet.apply).
-    type: bool
-    default: true
   control_unread:
     description:
       - Whether the fleet has a control cluster that this run does not observe because O(control) is not given.
       - The build then contains copies of the manifests for the control cluster.
     type: bool
     default: false
-  pending_api_groups:
-    description: API groups that another tool will install, as in M(modelplane.fleet.apply).
-    type: list
-    elements: str
-    default: []
-  others:
-    description: Names of other clusters that are not part of this run, as in M(modelplane.fleet.cluster_info).
-    type: list
-    elements: str
-    default: []
-  declared:
-    description: Names of other clusters whose objects are files, as in M(modelplane.fleet.cluster_info).
-    type: list
-    elements: str
-    default: []
   provided:
     description: Names of existing clusters in O(clusters), which the fleet did not create. Their node pools are not
       resized.
@@ -140,6 +113,8 @@ options:
     elements: str
     default: []
 extends_documentation_fragment:
+  - modelplane.fleet.applying
+  - modelplane.fleet.observed.unobserved
   - modelplane.fleet.build
   - modelplane.fleet.output
   - modelplane.fleet.clusters

@@ -84,8 +84,8 @@ pending:
           pool: gpu-l4
           reason: device gpu matches, but a node has 1, request gpu needs 8
 removed:
-  description: Existing replicas that are removed.
   description: Existing replicas to remove.
+  returned: success
   type: list
   elements: dict
   sample:

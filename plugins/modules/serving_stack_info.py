@@ -25,8 +25,6 @@ extends_documentation_fragment:
   - modelplane.fleet.declared
   - modelplane.fleet.clusters.control
   - modelplane.fleet.attributes.read_only
-author:
-  - The modelplane.fleet authors (@modelplane)
 """
 
 EXAMPLES = r"""

@@ -17,14 +17,6 @@ description:
   - Detects new values of Secrets on the control cluster, such as rotated client keys and provider keys, by the resource
     versions of these Secrets. The results do not contain the values.
 options:
-  resources:
-    description: Files, folders and glob patterns with the manifests of the fleet.
-    type: list
-    elements: path
-    default: []
-  chdir:
-    description: The base directory of relative paths.
-    type: path
   since:
     description:
       - The RV(fingerprint) of an earlier call. If empty, the module observes once and returns.
@@ -39,13 +31,9 @@ options:
     type: float
     default: 600
 extends_documentation_fragment:
+  - modelplane.fleet.observed
   - modelplane.fleet.clusters
   - modelplane.fleet.attributes.read_only
-requirements:
-  - pydantic >= 2.10
-  - PyYAML
-author:
-  - The modelplane.fleet authors (@modelplane)
 """
 
 EXAMPLES = r"""

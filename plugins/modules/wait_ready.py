@@ -74,8 +74,6 @@ options:
 extends_documentation_fragment:
   - modelplane.fleet.clusters
   - modelplane.fleet.attributes.read_only
-author:
-  - The modelplane.fleet authors (@modelplane)
 seealso:
   - module: modelplane.fleet.apply
 """
