@@ -20,7 +20,7 @@ description:
   - Groups the clusters by source (C(source_existing)), by region (C(region_us_west_2)), by label
     (C(label_modelplane_ai_tier_gold)), and by target, which is C(target_kubernetes), or C(target_directory) for
     file-based clusters. Characters that are invalid in a group name become underscores.
-  - C(docs/variables.md) describes the host variables. A handwritten inventory with the same variables works in the same
+  - C(docs/inventory.md) describes the host variables. A handwritten inventory with the same variables works in the same
     way.
   - Secrets are neither in variables nor in the cache. Variables only refer to the location of a kubeconfig or a token.
   - The file name must end in C(fleet.yml), C(fleet.yaml), C(modelplane.yml) or C(modelplane.yaml).
