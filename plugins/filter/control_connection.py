@@ -9,7 +9,7 @@ name: control_connection
 author:
   - The modelplane.fleet authors
 version_added: 0.1.0
-short_description: Connection to the control cluster of a fleet
+short_description: Connection to a fleet's control cluster
 description:
   - Converts the variables of the host in the group C(control_plane) to the argument C(control) of the modules of this
     collection.

@@ -19,7 +19,7 @@ options:
     type: dict
     required: true
   host:
-    description: The host with the variables of the fleet.
+    description: The host with the fleet variables.
     type: str
     required: true
   groups:
@@ -45,9 +45,9 @@ EXAMPLES = r"""
 RETURN = r"""
 _value:
   description:
-    - C(names) contains the names of all clusters, C(declared) the clusters whose objects are files (GitOps clusters),
+    - C(names) contains all cluster names, C(declared) the clusters whose objects are files (GitOps clusters),
       C(others) the other clusters that are not part of the run, and C(drain) the clusters to drain.
-    - C(absent) contains the cloud names of clusters of the run that do not exist. C(removes) is V(true) if a host
+    - C(absent) contains the cloud names of the run's missing clusters. C(removes) is V(true) if a host
       requests the removal of its cloud cluster.
     - C(provided) contains the existing clusters, which the fleet did not create (C(fleet_provision)).
     - C(pending_api_groups) contains the API groups that the collection installs, if it installs the serving stack on

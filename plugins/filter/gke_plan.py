@@ -63,7 +63,7 @@ _value:
   description:
     - C(object) (namespace and name), C(name) (of the cluster, its network and its subnetwork), C(project), C(region),
       C(version), C(labels) and C(service_account) (its email address).
-    - C(resources) contains the resources in an order in which they can be created. Each has C(key), C(kind), C(name),
+    - C(resources) contains the resources in order of creation. Each has C(key), C(kind), C(name),
       C(parent) (the path of the parent), C(body) (the fields of the API) and C(needs) (keys of resources that must
       exist first).
     - C(storage_class), and C(secrets) (the Secrets on the control cluster for the kubeconfig and the service account

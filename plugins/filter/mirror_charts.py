@@ -11,7 +11,7 @@ author:
 version_added: 0.1.0
 short_description: Helm charts for the clusters of a fleet and their values
 description:
-  - Converts the variables of hosts to the list of chart archives that the roles of this collection would install. Each
+  - Converts host variables to the list of chart archives that the roles of this collection would install. Each
     archive is in the list once.
   - Mirrors in the variables are ignored, because the list contains the original sources of the charts.
 positional: hosts, components, clusters

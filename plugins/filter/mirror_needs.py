@@ -11,7 +11,7 @@ author:
 version_added: 0.1.0
 short_description: Charts and images to mirror for a fleet
 description:
-  - Returns one list of all charts and images of a fleet, and the variables with which the fleet uses the mirror.
+  - Returns a list of all charts and images that a fleet pulls, and the variables that configure the mirror.
 positional: found, places, unnamed, own, exclude
 options:
   _input:

@@ -9,7 +9,7 @@ name: problems
 author:
   - The modelplane.fleet authors
 version_added: 0.1.0
-short_description: Problems in the variables of a fleet
+short_description: Problems in fleet variables
 description:
   - Validates the variables of this collection's playbooks before a run uses them.
   - Reports misspelled names, wrong types and choices, and invalid connections together. Messages do not contain values
@@ -22,7 +22,7 @@ options:
     type: dict
     required: true
   host:
-    description: The host with the variables of the fleet.
+    description: The host with the fleet variables.
     type: str
     required: true
   hosts:
@@ -44,7 +44,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Check the variables of the fleet
+- name: Check the fleet variables
   ansible.builtin.assert:
     that: problems | length == 0
     fail_msg: "{{ problems | join('\n') }}"

@@ -93,20 +93,20 @@ _value:
       returned: with O(observed)
     waves:
       description:
-        - The waves with actions. C(apply) contains the keys of components whose objects are applied, C(release) the
-          keys of releases to install or remove, and C(wait) the keys of components to wait for.
+        - The waves with actions. C(apply) contains the component keys with objects to apply, C(release) the keys
+          of releases to install or remove, and C(wait) the component keys to wait for.
         - C(base) contains the objects that are applied before all waves, C(objects) contains all applied objects.
           C(readiness) contains the arguments of M(modelplane.fleet.wait_ready) for a complete cluster.
         - C(hosts_gateway) is V(true) if a Model gateway replaces the path-based inference gateway. After the Model
           gateway is removed, the cluster needs a new plan.
         - C(needs_helm) is V(true) if a release is installed or removed. C(is_empty) is V(true) if nothing is desired or
-          installed. C(credential_namespaces) contains the namespaces in which pods pull images.
+          installed. C(credential_namespaces) contains the namespaces that need image pull secrets.
       type: list
       elements: dict
       returned: with O(observed)
     removal:
       description:
-        - The keys of all components in the order of removal. C(needed) contains components that users' objects may
+        - All component keys in the order of removal. C(needed) contains components that users' objects may
           need, C(orphans) contains objects that the components leave behind, and C(definition_groups) contains the API
           groups of CustomResourceDefinitions that the components leave behind.
       type: list

@@ -9,7 +9,7 @@ name: workload_gateway
 author:
   - The modelplane.fleet authors
 version_added: 0.1.0
-short_description: Objects of the inference gateway of a cluster
+short_description: Objects of a cluster's inference gateway
 description:
   - Converts the gateway settings of the role P(modelplane.fleet.serving_stack#role) to the objects for Envoy Gateway.
     These are an EnvoyProxy, a GatewayClass and a Gateway, and the objects that Model gateways need.
@@ -18,7 +18,7 @@ options:
   _input:
     description:
       - C(class_name) of the GatewayClass, and C(listeners) in the format of a ServingStack.
-      - C(replicas) of Envoy, and C(drain_timeout), the seconds for which a terminating Envoy pod keeps streams open.
+      - C(replicas) of Envoy, and C(drain_timeout), the maximum seconds that a terminating Envoy pod keeps streams open.
       - C(annotations) and C(source_ranges) of the Service.
       - C(proxy), the C(spec) of the EnvoyProxy, which overrides the other settings.
       - C(image_registry), the mirror of docker.io, and C(image_pull_secrets).

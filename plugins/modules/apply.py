@@ -105,7 +105,7 @@ options:
     suboptions:
       holder:
         description:
-          - The holder name with which this run acquired the Lease. Required without O(decision). With O(decision), it
+          - The holder name of this run's Lease. Required without O(decision). With O(decision), it
             defaults to a new name.
         type: str
       duration:

@@ -114,7 +114,7 @@ modified:
   elements: str
   sample: [plan.json]
 clusters:
-  description: Inference clusters with changed files or changed copies of Secrets.
+  description: Inference clusters with changed files or changed Secret copies.
   returned: success
   type: list
   elements: str

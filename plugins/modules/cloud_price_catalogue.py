@@ -48,7 +48,7 @@ attributes:
     description: Shows the catalog before and after.
   idempotent:
     support: partial
-    description: Each entry contains the date on which the price was valid, so the catalog changes with the date.
+    description: Each entry contains the date of the price, so the catalog changes with the date.
 notes:
   - O(region) is not needed, because the module queries prices for the regions of the clusters.
 seealso:
@@ -56,14 +56,14 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Write the prices of AWS
+- name: Write AWS prices
   modelplane.fleet.cloud_price_catalogue:
     provider: eks
     profile: billing
     resources: [manifests/]
     path: prices.yaml
 
-- name: Write the prices of Google Cloud
+- name: Write Google Cloud prices
   modelplane.fleet.cloud_price_catalogue:
     provider: gke
     project: fleet-prod

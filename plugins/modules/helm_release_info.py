@@ -64,7 +64,7 @@ clusters:
       type: dict
       returned: when the cluster is reachable
     devices:
-      description: Whether the API server serves C(resource.k8s.io/v1), with which pods claim devices.
+      description: Whether the API server serves C(resource.k8s.io/v1), the API for device claims.
       type: bool
       returned: when the cluster is reachable
     openshift:

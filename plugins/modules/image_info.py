@@ -10,7 +10,7 @@ module: image_info
 short_description: Gather the container images of a fleet's resources
 version_added: 0.1.0
 description:
-  - Returns the images of engines, and the images with which a ModelDeployment overrides images of the fleet.
+  - Returns the images of engines, and the images of a ModelDeployment that override fleet images.
   - Reads manifests, and the control cluster if O(control) is given. The images of both are returned because running and
     desired images may differ.
 extends_documentation_fragment:
