@@ -63,7 +63,7 @@ options:
     description:
       - V(present) applies the build.
       - V(absent) removes all objects that this module applied to O(clusters) and, if given, to O(control).
-        CustomResourceDefinitions are kept. With O(definitions), those of the fleet's kinds are removed, unless an
+        CustomResourceDefinitions are kept. With O(definitions), the CRDs of the fleet's kinds are removed, unless an
         object of these kinds exists, or another inventory of this collection still needs them.
     type: str
     choices: [present, absent]
