@@ -1,12 +1,12 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Options of modules for the login to AWS. The argument spec is in `module_utils/aws/session.py`."""
+"""Options of modules for AWS credentials. The argument spec is in `module_utils/aws/session.py`."""
 
 from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """Options of modules that talk to AWS."""
+    """Options of modules that access AWS."""
 
     DOCUMENTATION = r"""
 options:

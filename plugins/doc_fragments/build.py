@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Options of a build; the argument spec is `BUILD` in `module_utils/arguments/manifests.py`."""
+"""Options of a build. The argument spec is `BUILD` in `module_utils/arguments/manifests.py`."""
 
 from __future__ import annotations
 

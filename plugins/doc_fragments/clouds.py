@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Options of modules for the cloud, the login to it, and waiting.
+"""Options of modules for the cloud, its credentials, and waiting.
 
 The argument specs are in `module_utils/cloud/registry.py` and `module_utils/cloud/waiting.py`.
 """

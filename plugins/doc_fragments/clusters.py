@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Options of modules for connections; the argument spec is that of `module_utils/arguments/cluster_options.py`."""
+"""Options of modules for connections. The argument spec is in `module_utils/arguments/cluster_options.py`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from importlib import import_module
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.registry import BY_NAME
 
-# Those of a login at a cloud are in the fragment with the name of the cloud.
+# The options of cloud connections are in the fragments with the names of the clouds.
 _FRAGMENTS = "ansible_collections.modelplane.fleet.plugins.doc_fragments"
 # The suboptions of a connection, indented for a list below `suboptions:` of an option.
 _CONNECTION = (
@@ -134,7 +134,7 @@ author:
 
 
 class ModuleDocFragment:
-    """Options of modules that talk to clusters."""
+    """Options of modules that access clusters."""
 
     # Annotated, because ansible-test stops at assignments of anything but a literal.
     CLUSTER: str = "options:" + _CLUSTER + _LIMITS.rstrip("\n") + _NEEDS

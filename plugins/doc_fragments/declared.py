@@ -1,12 +1,12 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Options that name the declared resources of a fleet; spec: `module_utils/arguments/declared_resources.py`."""
+"""Options for the declared resources of a fleet. The argument spec is in `module_utils/arguments/declared_resources.py`."""
 
 from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """Options of modules that read manifests where there are any."""
+    """Options of modules that can read manifests."""
 
     DOCUMENTATION = r"""
 options:

@@ -1,12 +1,12 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Options of modules for the login to Google Cloud. The argument spec is in `module_utils/google/session.py`."""
+"""Options of modules for Google Cloud credentials. The argument spec is in `module_utils/google/session.py`."""
 
 from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """Options of modules that talk to Google Cloud."""
+    """Options of modules that access Google Cloud."""
 
     DOCUMENTATION = r"""
 options:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """Options of the programs that copy, and attributes of the modules."""
+    """Options of the tools that copy, and attributes of the modules."""
 
     DOCUMENTATION = r"""
 options:

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Options of modules that observe a fleet; spec: `module_utils/arguments/observed_fleet.py`."""
+"""Options of modules that observe a fleet. The argument spec is in `module_utils/arguments/observed_fleet.py`."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Options of modules that show a document; spec: `module_utils/arguments/output.py`."""
+"""Options of modules that show a document. The argument spec is in `module_utils/arguments/output.py`."""
 
 from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """Options of modules that show a document to people, or to programs."""
+    """Options of modules that show a document."""
 
     DOCUMENTATION = r"""
 options:

@@ -99,7 +99,7 @@ options:
   lease:
     description:
       - The lock of this run, see M(modelplane.fleet.lease). The module renews it while it runs. If another run holds
-        the lock, nothing is applied. While this run can apply, other runs cannot apply a decision.
+        the lock, nothing is applied. The module also prevents other runs from applying a decision.
       - With O(decision), the options of the cluster locks, which the module acquires and releases.
     type: dict
     suboptions:

@@ -14,7 +14,7 @@ description:
     requests. The playbook C(loop) uses this module.
   - Compares the inputs of a reconciliation, which are resources, workloads, routes and gateways. See
     M(modelplane.fleet.cluster_info).
-  - Detects new values of Secrets on the control cluster, such as rotated client keys and provider keys, by the resource
+  - Detects new values of Secrets on the control cluster, such as rotated API keys and provider keys, by the resource
     versions of these Secrets. The results do not contain the values.
 options:
   since:
