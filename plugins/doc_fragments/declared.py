@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Options for the declared resources of a fleet. The argument spec is in `module_utils/arguments/declared_resources.py`."""
+"""Options for declared resources. The argument spec is in `module_utils/arguments/declared_resources.py`."""
 
 from __future__ import annotations
 
