@@ -167,7 +167,7 @@ def test_a_run_that_ended_early_is_gone_on_with_and_what_is_of_others_outlives_t
     assert "firewall rule theirs" in would.output
     ran = fleet.run(*ABSENT)
     assert ran.failed == 1
-    assert "Cluster gke-us-central is deleted, but its network is not:" in ran.output
+    assert "Network of cluster gke-us-central is not deleted:" in ran.output
     assert "firewall rule theirs" in ran.output
     left = [path for path in fleet.gcp.objects() if "serviceAccounts" not in path]
     assert sorted(path.split("/")[-2] for path in left) == ["firewalls", "networks", "subnetworks"]
