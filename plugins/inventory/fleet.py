@@ -13,7 +13,7 @@ short_description: Inventory of a fleet's clusters from manifests or a control c
 description:
   - Creates a host for each InferenceCluster, in the group C(workload_clusters), and a host for the fleet, in the group
     C(control_plane).
-  - An EKSCluster or GKECluster that a user created is also a host. If an InferenceCluster with the source C(Existing)
+  - A cloud cluster resource that a user created is also a host. If an InferenceCluster with the source C(Existing)
     has the same name and refers to its kubeconfig Secret, both are one host, with a connection by cloud name.
   - Reads C(modelplane.ai/v1alpha1) and C(infrastructure.modelplane.ai/v1alpha1) manifests, the resources of these kinds
     on the control cluster, or both.
@@ -26,9 +26,9 @@ description:
   - The file name must end in C(fleet.yml), C(fleet.yaml), C(modelplane.yml) or C(modelplane.yaml).
 notes:
   - O(resources), O(control), O(build) and O(control_host) can be templates with lookups and extra variables.
-  - The plugin reads only InferenceClusters, EKSClusters and GKEClusters. It skips EKSClusters and GKEClusters on a
-    control cluster if the user has no permission to list them. M(modelplane.fleet.resource_info) and every run report
-    errors of other manifests, and missing InferenceClasses.
+  - The plugin reads only InferenceClusters and cloud cluster resources. It skips cloud cluster resources on a control
+    cluster if the user has no permission to list them. M(modelplane.fleet.resource_info) and every run report errors of
+    other manifests, and missing InferenceClasses.
   - With O(strict=false), the plugin warns about a manifest with errors, and its cluster is not a host. Nothing on that
     cluster changes then.
 requirements:
