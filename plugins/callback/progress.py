@@ -7,24 +7,25 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 name: progress
 type: aggregate
-short_description: Show what long work waits for
+short_description: Show the progress of long tasks
 version_added: 0.1.0
 author:
   - The modelplane.fleet authors (@modelplane)
 description:
-  - While clusters and nodes are created, releases installed, and replicas started, shows what each cluster waits for,
-    for how long it has, how long that usually takes, and what was last seen.
-  - On a terminal there is one line for each cluster, below all other output, which is updated in place and removed when
-    nothing is waited for. Elsewhere, such as in AWX, in CI and in a file, each cluster that still waits has a line
-    every O(interval) seconds.
-  - Tasks of other collections, such as M(kubernetes.core.helm), are shown by their names while they run.
-  - Runs without this callback show the same lines every 30 seconds, on the standard error, but none of tasks of other
-    collections, and none of modules that run in a process of their own (with C(become) or C(async)).
+  - While clusters and nodes are created, releases are installed, and replicas start, this callback shows the pending
+    operation of each cluster, its elapsed time, its usual duration, and its last observed state.
+  - On a terminal, each cluster has one line below all other output. The line is updated in place and removed when the
+    operation ends. Without a terminal, such as in AWX, in CI and in a file, the callback prints a line for each waiting
+    cluster every O(interval) seconds.
+  - For tasks of other collections, such as M(kubernetes.core.helm), the callback shows the task name while they run.
+  - Without this callback, runs print the same lines to standard error every 30 seconds, except for tasks of other
+    collections and for modules in a separate process (with C(become) or C(async)).
 options:
   style:
     description:
-      - V(live) updates lines in place. V(lines) writes new ones.
-      - V(auto) is V(live) where both outputs are a terminal that moves its cursor, and neither AWX nor CI runs Ansible.
+      - V(live) updates lines in place. V(lines) prints new lines.
+      - V(auto) selects V(live) if both outputs are a terminal with cursor control, and if neither AWX nor CI runs
+        Ansible. Otherwise it selects V(lines).
     type: str
     choices: [auto, live, lines]
     default: auto
@@ -34,7 +35,7 @@ options:
       - section: callback_modelplane_fleet_progress
         key: style
   interval:
-    description: Seconds between two lines about the same cluster, where they are not updated in place.
+    description: Seconds between two lines about the same cluster, if lines are not updated in place.
     type: float
     default: 30
     env:
@@ -44,9 +45,9 @@ options:
         key: interval
   clusters:
     description:
-      - The most clusters that are shown at a time. Of more, those that have waited longest are, and how many others
-        there are.
-      - A terminal shows no more than half of its height.
+      - The maximum number of clusters to show at a time. If there are more, the callback shows the clusters with the
+        longest waits, and the number of other clusters.
+      - On a terminal, the lines use at most half of its height.
     type: int
     default: 20
     env:
@@ -55,12 +56,12 @@ options:
       - section: callback_modelplane_fleet_progress
         key: clusters
 requirements:
-  - Enable it with C(callbacks_enabled = modelplane.fleet.progress) in C(ansible.cfg), or with the variable
-    C(ANSIBLE_CALLBACKS_ENABLED) of the environment
+  - C(callbacks_enabled = modelplane.fleet.progress) in C(ansible.cfg), or the environment variable
+    E(ANSIBLE_CALLBACKS_ENABLED), to enable the callback
 notes:
-  - Colors follow the settings of Ansible, C(NO_COLOR) and C(ANSIBLE_NOCOLOR) among them.
-  - Modules report over a socket in a temporary folder that only this user can enter, and that the end of the run
-    removes. They never wait for it.
+  - Colors follow the settings of Ansible, including E(NO_COLOR) and E(ANSIBLE_NOCOLOR).
+  - Modules report to a socket in a temporary directory that only this user can access and that is removed at the end of
+    the run. Modules never wait for the callback.
 """
 
 EXAMPLES = r"""

@@ -15,7 +15,7 @@ attributes:
     description: The module changes nothing in any mode.
   diff_mode:
     support: none
-    description: There is nothing to compare.
+    description: The module has nothing to compare.
   idempotent:
     support: full
     description: The module changes nothing.

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Options of modules for the cloud, the login to it, and waiting.
+"""Options of modules for the cloud, its credentials, and waiting.
 
 The argument specs are in `module_utils/cloud/registry.py` and `module_utils/cloud/waiting.py`.
 """
@@ -18,15 +18,15 @@ _LOGINS = {name: import_module(f"{_FRAGMENTS}.{name}").ModuleDocFragment.ACCOUNT
 
 
 def _documentation() -> dict[str, Any]:
-    """Return the options of all clouds, each with the provider that it is of."""
-    provider = {"description": "The cloud.", "type": "str", "choices": list(_LOGINS), "required": True}
+    """Return the options of all clouds, each with its provider."""
+    provider = {"description": "The cloud provider.", "type": "str", "choices": list(_LOGINS), "required": True}
     found: dict[str, Any] = {"options": {"provider": provider}}
     for name, documentation in _LOGINS.items():
         of_cloud = yaml_load(documentation)
         for option, described in of_cloud.pop("options").items():
             text = described["description"]
             listed = [text] if isinstance(text, str) else text
-            found["options"][option] = {**described, "description": [*listed, f"Of O(provider={name})."]}
+            found["options"][option] = {**described, "description": [*listed, f"Only for O(provider={name})."]}
         for key, lines in of_cloud.items():
             found[key] = list(dict.fromkeys([*found.get(key, ()), *lines]))
     return found
@@ -42,13 +42,14 @@ class ModuleDocFragment:
 options:
   wait:
     description:
-      - Whether to wait until the cloud is done. The progress is shown with C(-v) while it lasts, and in RV(waited).
+      - Whether to wait until the cloud has finished. The module shows the progress with C(-v), and returns it in
+        RV(waited).
     type: bool
     default: true
   wait_timeout:
     description:
-      - For how many seconds to wait for each operation, in some clouds for all orphans. When they are over, the
-        task fails; the cloud goes on, and so does the next run.
+      - The number of seconds to wait for each operation, or, in some clouds, for all orphaned resources. After this
+        time the task fails, the operation in the cloud continues, and the next run resumes.
     type: int
     default: 2700
   wait_delay:

@@ -16,26 +16,26 @@ class ModuleDocFragment:
     CONNECTION = r"""
       eks:
         description:
-          - A cluster of Amazon EKS, with the credentials that the AWS SDK finds. It needs the Python package C(boto3).
-          - With O(clusters[].server) and O(clusters[].ca_text) or O(clusters[].ca_file), AWS is not asked where the
-            cluster is.
-          - Kubeconfigs that run C(aws) or C(aws-iam-authenticator) for a token need the package too.
+          - An Amazon EKS cluster, with the credentials that the AWS SDK finds. Requires the Python package C(boto3).
+          - With O(clusters[].server) and O(clusters[].ca_text) or O(clusters[].ca_file), the module does not query AWS
+            for the cluster's endpoint.
+          - Kubeconfigs that run C(aws) or C(aws-iam-authenticator) for a token also require the package.
         type: dict
         suboptions:
           cluster:
-            description: Name of the cluster at EKS.
+            description: The name of the EKS cluster.
             type: str
             required: true
           region:
-            description: Its region; that of the profile or of E(AWS_REGION) by default.
+            description: The AWS region. Defaults to the region of the profile or of E(AWS_REGION).
             type: str
           profile:
-            description: A profile of the AWS configuration.
+            description: The AWS configuration profile.
             type: str
           role_arn:
-            description: A role to assume first.
+            description: The ARN of a role to assume.
             type: str
           endpoint:
-            description: URL of the EKS API where it is not the public one of the region.
+            description: The URL of the EKS API, if it is not the public endpoint of the region.
             type: str
 """

@@ -12,16 +12,15 @@ class ModuleDocFragment:
 options:
   resources:
     description:
-      - Files, folders and glob patterns with the C(modelplane.ai/v1alpha1) manifests of the fleet.
-      - Of a folder, every C(*.yaml), C(*.yml) and C(*.json) file below it is read; hidden ones are skipped.
-      - Manifests are data. Nothing in them is templated or executed.
+      - Files, directories and glob patterns with the C(modelplane.ai/v1alpha1) manifests of the fleet.
+      - For a directory, the module reads all C(*.yaml), C(*.yml) and C(*.json) files recursively, except hidden files.
+      - Manifests are data. The module neither templates nor executes their content.
     type: list
     elements: path
     required: true
   chdir:
     description:
-      - The folder that relative paths start from, and that file names in messages are relative to.
-      - Without it, that is the folder of the playbook.
+      - The base directory of relative paths, and of file names in messages. Defaults to the directory of the playbook.
     type: path
 requirements:
   - pydantic >= 2.10
@@ -34,43 +33,43 @@ author:
 options:
   accounting:
     description:
-      - How capacity is counted.
-      - V(Devices) lets pods share a node as long as its devices last; V(Nodes) charges a whole node for every pod that
+      - The method to count capacity.
+      - V(Devices) lets pods share a node while it has free devices. V(Nodes) reserves a whole node for every pod that
         claims a device.
     type: str
     choices: [Devices, Nodes]
     default: Devices
   search:
     description:
-      - How hard a fit is searched.
-      - V(Exact) tries other pools and devices when the first choice leads nowhere, and other places for replicas that
-        are new in this run, within O(search_budget); V(Greedy) never takes a choice back.
+      - The search strategy of the scheduler.
+      - V(Exact) tries other node pools and devices if the first choice does not fit, and other clusters for replicas
+        that are new in this run, within O(search_budget). V(Greedy) never revises a choice.
     type: str
     choices: [Exact, Greedy]
     default: Exact
   search_budget:
     description:
-      - What all searches of V(Exact) together may cost, in steps. A step is one choice that is tried, and takes about
-        ten microseconds.
+      - The maximum number of steps of all V(Exact) searches together. A step tries one choice, and takes about ten
+        microseconds.
       - Half of the steps are divided equally among the namespaces with pending replicas, and then among their
         deployments. The other half is available to all deployments.
-      - A replica that is refused because a search ended at this bound has that as a reason.
+      - If a search reaches this limit, the reason of the pending replica contains it.
     type: int
     default: 1000000
   selector_budget:
     description:
-      - What all CEL selectors of the fleet together may cost, in the units that Kubernetes counts. One selector costs
-        about ten units on each kind of device, and at most a million.
+      - The maximum cost of all CEL selectors of the fleet together, in Kubernetes CEL cost units. One selector costs
+        about ten units for each kind of device, and at most one million.
       - If the selectors exceed the budget, it is divided equally among namespaces, and then among their deployments. A
         deployment whose selectors exceed its share keeps its replicas unchanged and gets no new replicas.
     type: int
     default: 100000000
   invalid:
     description:
-      - What to do when manifests have errors.
+      - The action for manifests with errors.
       - V(fail) changes nothing and reports all errors.
-      - V(hold) leaves everything that belongs to an invalid resource as it is, reports its errors as warnings, and goes
-        on with the rest. A document of which it is unknown which resource it is fails in both cases.
+      - V(hold) freezes invalid resources at their last applied state, reports their errors as warnings, and continues
+        with the other resources. A document whose resource cannot be identified fails the task in both cases.
     type: str
     choices: [fail, hold]
     default: fail
@@ -80,11 +79,11 @@ options:
 options:
   endpoint_hosts:
     description:
-      - Hosts inside of the cluster or of its cloud that ModelEndpoints may lead to all the same. Each is a host
+      - Hosts inside the cluster or its cloud that ModelEndpoints can use. Each entry is a host name
         (V(vllm.models.svc.cluster.local)), a suffix (V(*.models.svc.cluster.local)) or a CIDR (V(10.96.8.0/24)).
-      - Refused without it are names and addresses of metadata services of clouds, names of the cluster
-        (C(*.svc), C(*.svc.*), C(*.cluster.local)), and the ranges that Kubernetes distributions take for Services by
-        default.
+      - Other internal hosts are rejected. These are names and addresses of cloud metadata services, names of the
+        cluster (C(*.svc), C(*.svc.*), C(*.cluster.local)), and the default Service CIDR ranges of Kubernetes
+        distributions.
     type: list
     elements: str
     default: []

@@ -16,31 +16,31 @@ class ModuleDocFragment:
     CONNECTION = r"""
       gke:
         description:
-          - A cluster of Google Kubernetes Engine. It needs the Python package C(google-auth).
-          - With O(clusters[].server) and O(clusters[].ca_text) or O(clusters[].ca_file), Google is not asked where the
-            cluster is.
-          - Kubeconfigs that run C(gke-gcloud-auth-plugin) or C(gcloud) for a token need the package too.
+          - A Google Kubernetes Engine cluster. Requires the Python package C(google-auth).
+          - With O(clusters[].server) and O(clusters[].ca_text) or O(clusters[].ca_file), the module does not query
+            Google Cloud for the cluster's endpoint.
+          - Kubeconfigs that run C(gke-gcloud-auth-plugin) or C(gcloud) for a token also require the package.
         type: dict
         suboptions:
           project:
-            description: The project of the cluster; that of the credentials by default.
+            description: The project of the cluster. Defaults to the project of the credentials.
             type: str
           location:
-            description: Its region or zone.
+            description: The region or zone of the cluster.
             type: str
             required: true
           cluster:
-            description: Name of the cluster at GKE.
+            description: The name of the GKE cluster.
             type: str
             required: true
           credentials_file:
             description:
-              - A key file, or another file that google-auth reads; the application default credentials by default.
+              - A key file, or another file that google-auth supports. Defaults to the application default credentials.
             type: path
           endpoint:
-            description: URL of the GKE API where it is not the public one.
+            description: The URL of the GKE API, if it is not the public endpoint.
             type: str
           ca_file:
-            description: A file with the certificates that those of Google's APIs have to come from.
+            description: A file with CA certificates for Google APIs.
             type: path
 """

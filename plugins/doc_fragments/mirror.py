@@ -6,55 +6,58 @@ from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """Options of the programs that copy, and attributes of the modules."""
+    """Options of the tools that copy, and attributes of the modules."""
 
     DOCUMENTATION = r"""
 options:
   registry_config:
     description:
-      - Logins to registries of both sides, the content of a file that C(helm registry login) or C(crane auth login)
-        wrote. No other login of the user is read.
+      - The registry credentials for sources and targets, as the content of a file that C(helm registry login) or
+        C(crane auth login) wrote. The user's other credentials are not read.
     type: str
   ca_file:
-    description: Certificates (PEM) of an authority that programs trust beside known ones.
+    description: Additional CA certificates (PEM) for the tools to trust.
     type: path
   environment:
-    description: More environment variables for all programs, such as E(HTTPS_PROXY) and E(NO_PROXY).
+    description: Additional environment variables for all tools, such as E(HTTPS_PROXY) and E(NO_PROXY).
     type: dict
     default: {}
   plain_http:
-    description: Whether the registries that are copied to have no TLS.
+    description: Whether the target registries use HTTP without TLS.
     type: bool
     default: false
   sources_plain_http:
-    description: Whether the registries that are copied from have no TLS.
+    description: Whether the source registries use HTTP without TLS.
     type: bool
     default: false
   forks:
-    description: How many are worked on at a time.
+    description: The number of charts or images to process in parallel.
     type: int
     default: 4
   timeout:
     description:
-      - Seconds after which the copy of an image is stopped, and reported as one that cannot be copied.
-      - Programs that read an image, or read or copy a chart, are stopped after 300 seconds, or this time if it is less.
+      - The number of seconds after which the copy of an image is stopped and fails.
+      - Reads of an image, and reads and copies of a chart, are stopped after 300 seconds, or after this time if it is
+        shorter.
     type: float
     default: 3600
   on_error:
     description:
-      - Result of the task when some cannot be copied. The others are copied in any case.
-      - V(fail) fails it at the end, V(report) lets it succeed with RV(problems).
+      - The result of the task if a chart or image cannot be copied. All others are always copied.
+      - V(fail) fails the task at the end. V(report) lets the task succeed with RV(problems).
     type: str
     choices: [fail, report]
     default: fail
+author:
+  - The modelplane.fleet authors (@modelplane)
 attributes:
   check_mode:
     support: full
-    description: Compares both sides, and says what would be copied.
+    description: Compares sources and targets, and reports the copies that would be made.
   diff_mode:
     support: full
-    description: Shows the digests of copies before and after.
+    description: Shows the digests of the copies before and after.
   idempotent:
     support: full
-    description: What has the same digest is not copied again.
+    description: A copy with the same digest is not copied again.
 """

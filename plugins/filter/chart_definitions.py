@@ -9,31 +9,31 @@ name: chart_definitions
 author:
   - The modelplane.fleet authors
 version_added: 0.1.0
-short_description: CustomResourceDefinitions that Helm prints of a chart
+short_description: CustomResourceDefinitions in the output of helm show crds
 description:
-  - Reads the output of C(helm show crds).
+  - Returns the CustomResourceDefinitions (CRDs) in the output of C(helm show crds).
 positional: without
 options:
   _input:
-    description: The output.
+    description: The output of C(helm show crds).
     type: str
     required: true
   without:
-    description: API groups whose definitions are left out.
+    description: API groups whose CRDs are omitted.
     type: list
     elements: str
     default: []
 """
 
 EXAMPLES = r"""
-- name: Show the definitions of a chart
+- name: Show the CRDs of a chart
   ansible.builtin.debug:
     msg: "{{ shown.stdout | modelplane.fleet.chart_definitions(['gateway.networking.k8s.io']) }}"
 """
 
 RETURN = r"""
 _value:
-  description: The definitions.
+  description: The CRDs.
   type: list
   elements: dict
   returned: always

@@ -9,12 +9,12 @@ name: cloud_names
 author:
   - The modelplane.fleet authors
 version_added: 0.1.0
-short_description: Names that follow from the names of clouds
+short_description: Insert the names of supported clouds into a text
 description:
-  - Fills the name of each cloud in which the fleet creates clusters into a text, such as the name of a variable.
+  - Inserts the name of each supported cloud into a text, such as a variable name.
 options:
   _input:
-    description: A text with C({}) in the place of the name.
+    description: The text, with C({}) as a placeholder for the cloud name.
     type: str
     required: true
 """
@@ -27,7 +27,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: The texts, in the order in which the clouds are registered.
+  description: One text for each cloud, in the order of registration.
   type: list
   elements: str
   returned: always

@@ -9,10 +9,10 @@ name: collection_version
 author:
   - The modelplane.fleet authors
 version_added: 0.1.0
-short_description: Which version of a collection is installed
+short_description: Installed version of a collection
 description:
-  - Searches where Ansible itself would take the collection from. A play that names an action of a missing collection
-    ends before it can say what to install.
+  - Searches the paths from which Ansible loads collections. Use it to check for a missing collection, because a play
+    with an action of a missing collection fails before it can report which collection to install.
 options:
   _input:
     description: The name of the collection.
@@ -21,14 +21,14 @@ options:
 """
 
 EXAMPLES = r"""
-- name: The collection is there
+- name: Check the installed version
   ansible.builtin.assert:
     that: "'kubernetes.core' | modelplane.fleet.collection_version is version('6.2.0', '>=')"
 """
 
 RETURN = r"""
 _value:
-  description: The version; V(0) for a collection that is not installed, and for one without a version.
+  description: The version. V(0) if the collection is not installed or has no version.
   type: str
   returned: always
   sample: 11.4.0

@@ -9,23 +9,23 @@ name: connections
 author:
   - The modelplane.fleet authors
 version_added: 0.1.0
-short_description: How the clusters of a play are reached, for the modules of this collection
+short_description: Connections to the clusters of a play
 description:
-  - Turns the variables of hosts of the group C(workload_clusters) into the argument C(clusters) of the modules that
-    work on clusters.
-  - Hosts whose C(fleet_target) is not V(kubernetes) are left out.
-  - All findings in the variables of all hosts are reported at once. No value of a connection is repeated in messages.
+  - Converts the variables of hosts in the group C(workload_clusters) to the argument C(clusters) of the modules of this
+    collection.
+  - Hosts whose C(fleet_target) is not V(kubernetes) are omitted.
+  - All errors in the variables of all hosts are reported together. Messages do not contain values of connections.
 notes:
-  - Relative paths start from the folder of the inventory that the host is in.
+  - Relative paths start from the directory of the host's inventory.
 positional: hostvars
 options:
   _input:
-    description: Names of hosts, such as C(ansible_play_hosts).
+    description: The host names, such as C(ansible_play_hosts).
     type: list
     elements: str
     required: true
   hostvars:
-    description: The variables of all hosts, as Ansible has them in C(hostvars).
+    description: The variables of all hosts, in the format of the Ansible variable C(hostvars).
     type: dict
     required: true
 seealso:
@@ -36,7 +36,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Read the clusters of the play
+- name: Observe the clusters of the play
   modelplane.fleet.cluster_info:
     clusters: "{{ ansible_play_hosts | modelplane.fleet.connections(hostvars) }}"
   run_once: true
@@ -44,7 +44,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: One entry for each cluster, in the order of the hosts.
+  description: The connection of each cluster, in the order of the hosts.
   type: list
   elements: dict
   returned: always

@@ -9,14 +9,15 @@ name: control_connection
 author:
   - The modelplane.fleet authors
 version_added: 0.1.0
-short_description: How the control cluster of a fleet is reached, for the modules of this collection
+short_description: Connection to a fleet's control cluster
 description:
-  - Turns the variables of the host of the group C(control_plane) into the argument C(control) of the modules.
-  - A fleet without C(fleet_control) and C(fleet_control_kubeconfig) has no control cluster. The result is null then,
-    and the modules do without one.
-  - No value of a connection is repeated in messages.
+  - Converts the variables of the host in the group C(control_plane) to the argument C(control) of the modules of this
+    collection.
+  - A fleet without C(fleet_control) and C(fleet_control_kubeconfig) has no control cluster. The result is then null,
+    and the modules do not use a control cluster.
+  - Messages do not contain values of connections.
 notes:
-  - Relative paths start from the folder of the inventory that the host is in.
+  - Relative paths start from the directory of the host's inventory.
 options:
   _input:
     description: The variables of the host.
@@ -30,7 +31,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Read the clusters whose kubeconfigs are on the control cluster
+- name: Observe clusters whose kubeconfigs are on the control cluster
   modelplane.fleet.cluster_info:
     clusters: "{{ ansible_play_hosts | modelplane.fleet.connections(hostvars) }}"
     control: "{{ hostvars[groups['control_plane'] | first] | modelplane.fleet.control_connection }}"
@@ -39,7 +40,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: The connection, null for a fleet without a control cluster.
+  description: The connection. Null for a fleet without a control cluster.
   type: dict
   returned: always
   sample: {kubeconfig: /etc/fleet/control.kubeconfig}

@@ -9,61 +9,61 @@ name: eks_plan
 author:
   - The modelplane.fleet authors
 version_added: 0.1.0
-short_description: All that an EKSCluster becomes in AWS
+short_description: Plan the AWS resources of an EKSCluster
 description:
-  - Turns an EKSCluster into the names and settings of everything that is created for it, from the VPC to the addons.
-    IDs, which objects get when they are created, are references.
-  - All findings in the EKSCluster are reported at once. For one that is composed of an InferenceCluster, they name the
-    place in the InferenceCluster.
+  - Converts an EKSCluster to the names and settings of all its AWS resources, from the VPC to the addons. The plan
+    contains references for IDs that AWS assigns at creation.
+  - All errors in the EKSCluster are reported together. If the EKSCluster is composed from an InferenceCluster, the
+    errors contain the field of the InferenceCluster.
 options:
   _input:
-    description: The EKSCluster, such as RV(modelplane.fleet.cloud_cluster_info#module:clusters) has it.
+    description: The EKSCluster, for example from RV(modelplane.fleet.cloud_cluster_info#module:clusters).
     type: dict
     required: true
   fleet:
-    description: The name of the fleet, which becomes the tag C(modelplane.ai/fleet) of everything in AWS.
+    description: The name of the fleet, which is the value of the tag C(modelplane.ai/fleet) of all AWS resources.
     type: str
     default: default
   options:
-    description: What is chosen beside the EKSCluster.
+    description: Settings that are not part of the EKSCluster.
     type: dict
     default: {}
     suboptions:
       tags:
-        description: More tags for everything in AWS.
+        description: Additional tags for all AWS resources.
         type: dict
       zones:
         description:
-          - The names of the zones of the region that a control plane can be in. Those that node pools name get the
-            subnets, then the first of the others. Without this list, the zones have the letters a, b, c and so on.
-          - C(networking.zones) of the EKSCluster is used as it is written.
+          - The names of the zones that support the control plane. Subnets use the zones of node pools first, and then
+            the first of the other zones. If unset, the zones of the region have the suffixes a, b, c and so on.
+          - If the EKSCluster has C(networking.zones), its zones are used.
         type: list
         elements: str
       subnet_zones:
         description:
-          - The zones that subnets of the cluster have already, by their ranges, such as
-            RV(modelplane.fleet.cloud_preflight_info#module:subnet_zones) has them. They stay.
+          - The zones of existing subnets of the cluster, by CIDR range, for example from
+            RV(modelplane.fleet.cloud_preflight_info#module:subnet_zones). Existing subnets keep their zones.
         type: dict
       groups_without_template:
         description:
-          - The node groups of the cluster that exist without a launch template, such as
-            RV(modelplane.fleet.cloud_preflight_info#module:groups_without_template) has them. EKS adds none to them, so
-            they stay without. All others get one.
+          - The existing node groups of the cluster without a launch template, for example from
+            RV(modelplane.fleet.cloud_preflight_info#module:groups_without_template). They stay without a launch
+            template, because EKS cannot add one. All other node groups get a launch template.
         type: list
         elements: str
       public_access_cidrs:
-        description: The ranges of addresses that reach the public endpoint of the API server. Without it, as they are.
+        description: CIDR ranges with access to the public endpoint of the API server. If unset, access is not changed.
         type: list
         elements: str
       addons:
         description:
-          - By the name of an addon, its C(version) (a text; empty is what EKS chooses) and its C(configuration) (a
-            mapping). Addons of other names are added.
+          - The addons by name, each with C(version) (a string, or empty for the version that EKS selects) and
+            C(configuration) (a mapping). New names are additional addons.
         type: dict
 """
 
 EXAMPLES = r"""
-- name: Create all that a cluster on EKS needs
+- name: Create all AWS resources of an EKS cluster
   modelplane.fleet.cloud_resources:
     provider: eks
     region: us-west-2
@@ -87,12 +87,12 @@ EXAMPLES = r"""
 RETURN = r"""
 _value:
   description:
-    - C(resources), all objects, as O(modelplane.fleet.cloud_resources#module:resources) takes them.
+    - C(resources) contains all resources, in the format of O(modelplane.fleet.cloud_resources#module:resources).
     - C(object) (namespace and name), C(name) (in AWS), C(region), C(version), C(zones), C(tags), C(vpc), C(subnets),
-      C(launch_templates) and C(node_groups) (those of controllers first), which
-      M(modelplane.fleet.cloud_preflight_info) reads.
-    - C(storage_class) (without the ID of the file system), C(secret) (where its kubeconfig goes on the control cluster)
-      and C(efa) (whether a pool has it).
+      C(launch_templates) and C(node_groups) (node groups of controllers first) are input for
+      M(modelplane.fleet.cloud_preflight_info).
+    - C(storage_class) (without the ID of the file system), C(secret) (the kubeconfig Secret on the control cluster) and
+      C(efa) (whether a node pool uses EFA).
   type: dict
   returned: always
 """

@@ -9,16 +9,16 @@ name: engines
 author:
   - The modelplane.fleet authors
 version_added: 0.1.0
-short_description: The engines of a ModelDeployment, whichever way it is written
+short_description: Engines of a ModelDeployment in canonical format
 description:
-  - Returns the engines of a ModelDeployment in canonical form, as C(spec.template.spec.engines) holds them.
-  - Earlier formats are converted. These are C(spec.engines) directly under C(spec), and C(spec.workers) with a
-    C(topology), with or without C(spec.prefill).
+  - Returns the engines of a ModelDeployment in canonical format, as in C(spec.template.spec.engines).
+  - Converts older formats. These are C(spec.engines) directly under C(spec), and C(spec.workers) with a C(topology),
+    with or without C(spec.prefill).
 notes:
-  - Only the form is converted. Use the modules of this collection to validate a deployment in full.
+  - The filter converts only the format. Use the modules of this collection to validate a deployment.
 options:
   _input:
-    description: A ModelDeployment in any of its formats.
+    description: A ModelDeployment in any supported format.
     type: dict
     required: true
 seealso:
@@ -27,7 +27,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Show which nodes a deployment asks for
+- name: Show the member roles of a deployment
   ansible.builtin.debug:
     msg: "{{ (deployment | modelplane.fleet.engines | first).members | map(attribute='role') }}"
   vars:
@@ -58,7 +58,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: The engines in canonical form.
+  description: The engines in canonical format.
   type: list
   elements: dict
   returned: always

@@ -9,21 +9,21 @@ name: fleet_hosts
 author:
   - The modelplane.fleet authors
 version_added: 0.1.0
-short_description: Clusters that an inventory has, and what a run does with each
+short_description: Clusters in an inventory and their role in a run
 description:
-  - Reads the variables of hosts that say how playbooks of this collection treat their clusters.
+  - Reads the host variables that determine how the playbooks of this collection handle clusters.
 positional: host, groups, hosts
 options:
   _input:
-    description: The variables of all hosts, as Ansible has them in C(hostvars).
+    description: The variables of all hosts, in the format of the Ansible variable C(hostvars).
     type: dict
     required: true
   host:
-    description: The host whose variables are those of the fleet.
+    description: The host with the fleet variables.
     type: str
     required: true
   groups:
-    description: The groups of the inventory with their hosts, as Ansible has them in C(groups).
+    description: The groups of the inventory with their hosts, in the format of the Ansible variable C(groups).
     type: dict
     required: true
   hosts:
@@ -37,7 +37,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Show the clusters that this run does not read
+- name: Show the clusters that this run does not observe
   ansible.builtin.debug:
     msg: "{{ (hostvars | modelplane.fleet.fleet_hosts('control', groups, ansible_play_hosts)).others }}"
 """
@@ -45,12 +45,13 @@ EXAMPLES = r"""
 RETURN = r"""
 _value:
   description:
-    - Names of clusters. C(names) are those of all hosts, C(declared) those whose objects are files, C(others) those
-      that are reached and are no part of the run, C(drain) those to drain.
-    - C(absent) has the names in their cloud of clusters of the run that are not there, C(removes) whether a host says
-      that its cluster in a cloud is to be removed.
-    - C(provided) has those that others created (C(fleet_provision)).
-    - C(promised) has the API groups that the collection installs beneath a fleet, when it does so on all clusters.
+    - C(names) contains all cluster names, C(declared) the clusters whose objects are files (GitOps clusters),
+      C(others) the other clusters that are not part of the run, and C(drain) the clusters to drain.
+    - C(absent) contains the cloud names of the run's missing clusters. C(removes) is V(true) if a host
+      requests the removal of its cloud cluster.
+    - C(provided) contains the existing clusters, which the fleet did not create (C(fleet_provision)).
+    - C(pending_api_groups) contains the API groups that the collection installs, if it installs the serving stack on
+      all clusters.
   type: dict
   returned: always
   sample:
@@ -61,7 +62,7 @@ _value:
     absent: []
     provided: [onprem]
     removes: false
-    promised: []
+    pending_api_groups: []
 """
 
 from collections.abc import Callable, Iterable, Mapping

@@ -9,38 +9,38 @@ name: gke_plan
 author:
   - The modelplane.fleet authors
 version_added: 0.1.0
-short_description: All that a GKECluster becomes in Google Cloud
+short_description: Plan the Google Cloud resources of a GKECluster
 description:
-  - Turns a GKECluster into everything that is created for it, from the network to the rights of its service account,
-    each object with the fields that Google's API takes.
-  - All findings in the GKECluster are reported at once. For one that is composed of an InferenceCluster, they name the
-    place in the InferenceCluster.
+  - Converts a GKECluster to all its Google Cloud resources, from the network to the permissions of its service account.
+    Each resource has the fields of the Google Cloud API.
+  - All errors in the GKECluster are reported together. If the GKECluster is composed from an InferenceCluster, the
+    errors contain the field of the InferenceCluster.
 options:
   _input:
-    description: The GKECluster, such as RV(modelplane.fleet.cloud_cluster_info#module:clusters) has it.
+    description: The GKECluster, for example from RV(modelplane.fleet.cloud_cluster_info#module:clusters).
     type: dict
     required: true
   project:
     description:
-      - The ID of the project, such as that of the credentials. A project that the GKECluster itself says wins over it.
+      - The project ID, for example the project of the credentials. The project of the GKECluster overrides it.
     type: str
     default: ""
   fleet:
-    description: The name of the fleet, which becomes the label C(modelplane-ai-fleet) of everything in Google Cloud.
+    description: The name of the fleet, which is the value of the label C(modelplane-ai-fleet) of all resources.
     type: str
     default: default
   options:
-    description: What is chosen beside the GKECluster.
+    description: Settings that are not part of the GKECluster.
     type: dict
     default: {}
     suboptions:
       labels:
-        description: More labels for everything in Google Cloud that takes labels.
+        description: Additional labels for all Google Cloud resources that support labels.
         type: dict
 """
 
 EXAMPLES = r"""
-- name: Show what would be created
+- name: Show the planned resources
   ansible.builtin.debug:
     msg: "{{ cluster | modelplane.fleet.gke_plan(project='my-project', fleet='production') }}"
   vars:
@@ -62,12 +62,12 @@ RETURN = r"""
 _value:
   description:
     - C(object) (namespace and name), C(name) (of the cluster, its network and its subnetwork), C(project), C(region),
-      C(version), C(labels) and C(service_account) (its address).
-    - C(resources), in the order in which they can be created, each with C(key), C(kind), C(name), C(parent) (the path
-      of what it is in), C(body) (the fields that its API takes) and C(needs) (keys of those that have to exist
-      first).
-    - C(storage_class), and C(secrets) (where the kubeconfig and the key of the service account go on the control
-      cluster).
+      C(version), C(labels) and C(service_account) (its email address).
+    - C(resources) contains the resources in order of creation. Each has C(key), C(kind), C(name),
+      C(parent) (the path of the parent), C(body) (the fields of the API) and C(needs) (keys of resources that must
+      exist first).
+    - C(storage_class), and C(secrets) (the Secrets on the control cluster for the kubeconfig and the service account
+      key).
   type: dict
   returned: always
 """

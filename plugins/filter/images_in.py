@@ -9,20 +9,20 @@ name: images_in
 author:
   - The modelplane.fleet authors
 version_added: 0.1.0
-short_description: The images that manifests name
+short_description: Container images in manifests
 description:
-  - Finds the images of containers in manifests as C(helm template) writes them, and in objects and values of charts,
-    under C(image) at any depth, and in arguments, variables and configuration.
-  - CustomResourceDefinitions and metadata are passed over.
+  - Finds container images in manifests that C(helm template) renders, and in objects and values of charts. Searches the
+    key C(image) at any depth, and arguments, variables and configuration.
+  - CustomResourceDefinitions and metadata are skipped.
 options:
   _input:
-    description: Text with manifests, or an object, or a list of objects.
+    description: Manifests as text, or an object, or a list of objects.
     type: raw
     required: true
 """
 
 EXAMPLES = r"""
-- name: Say which images an object names
+- name: Show the images of an object
   ansible.builtin.debug:
     msg: "{{ pod | modelplane.fleet.images_in }}"
   vars:
@@ -31,7 +31,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: References to images, with registry and tag or digest, sorted.
+  description: The image references, with registry and tag or digest, sorted.
   type: list
   elements: str
   returned: always

@@ -9,55 +9,56 @@ name: mirror_charts
 author:
   - The modelplane.fleet authors
 version_added: 0.1.0
-short_description: Which charts the clusters of a fleet need, and how they are rendered
+short_description: Helm charts for the clusters of a fleet and their values
 description:
-  - Turns the variables of hosts into the archives that the roles of this collection would install there, each once.
-  - Mirrors that the variables name are passed over; what counts is where charts come from in the end.
+  - Converts host variables to the list of chart archives that the roles of this collection would install. Each
+    archive is in the list once.
+  - Mirrors in the variables are ignored, because the list contains the original sources of the charts.
 positional: hosts, components, clusters
 options:
   _input:
-    description: The variables of all hosts, as Ansible has them in C(hostvars).
+    description: The variables of all hosts, in the format of the Ansible variable C(hostvars).
     type: dict
     required: true
   hosts:
-    description: Hosts of clusters.
+    description: The hosts of clusters.
     type: list
     elements: str
     required: true
   components:
-    description: The components of a host that has no variable for its own.
+    description: The default components, for hosts without a variable for components.
     type: list
     elements: dict
     required: true
   clusters:
     description:
-      - The result of M(modelplane.fleet.serving_stack_info). A cluster that is not among them gets all components, but
-        those for gateways in mode C(Model), which run on declared clusters.
+      - The result of M(modelplane.fleet.serving_stack_info). A cluster that is missing from the result gets all
+        components, except the components of Model gateways, which run only on declared clusters.
     type: dict
     default: {}
   prefix:
-    description: What the names of the variables begin with.
+    description: The prefix of the variable names.
     type: str
     default: serving_stack
   places:
     description:
-      - C(sources) (beginning of a repository, what to ask in its place), C(charts_dir) and C(chart_registry) for the
+      - C(sources) (replacement URLs by URL prefix of a repository), and C(charts_dir) and C(chart_registry) for the
         copies.
     type: dict
     default: {}
   archives:
-    description: The names of the files in C(charts_dir).
+    description: The file names in C(charts_dir).
     type: list
     elements: str
     default: []
   only_problems:
-    description: Return the problems of the variables instead of the charts.
+    description: Whether to return the problems of the variables instead of the charts.
     type: bool
     default: false
 """
 
 EXAMPLES = r"""
-- name: Say which charts all clusters need
+- name: Show the charts for all clusters
   ansible.builtin.debug:
     msg: "{{ hostvars | modelplane.fleet.mirror_charts(groups['workload_clusters'], serving_stack_components) }}"
 """
@@ -65,9 +66,9 @@ EXAMPLES = r"""
 RETURN = r"""
 _value:
   description:
-    - Each archive with C(chart), C(version), C(source), C(file), C(ref), C(repository) and C(destination).
-    - C(renders) has C(release), C(namespace) and C(values) of each way in which it is installed.
-    - If O(only_problems) is V(true), one line for each problem of the variables, such as a version that is too old.
+    - The archives, each with C(chart), C(version), C(source), C(file), C(ref), C(repository) and C(destination).
+    - C(renders) contains C(release), C(namespace) and C(values) of each installation.
+    - If O(only_problems) is V(true), one line for each problem of the variables, such as an unsupported old version.
   type: list
   elements: raw
   returned: always

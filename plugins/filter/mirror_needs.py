@@ -9,48 +9,48 @@ name: mirror_needs
 author:
   - The modelplane.fleet authors
 version_added: 0.1.0
-short_description: All that a fleet needs from outside, and where copies of it go
+short_description: Charts and images to mirror for a fleet
 description:
-  - Makes one list of charts and images, and the variables that make a fleet use the copies.
+  - Returns a list of all charts and images that a fleet pulls, and the variables that configure the mirror.
 positional: found, places, unnamed, own, exclude
 options:
   _input:
-    description: Charts as P(modelplane.fleet.mirror_charts#filter) returns them.
+    description: The charts, as returned by P(modelplane.fleet.mirror_charts#filter).
     type: list
     elements: dict
     required: true
   found:
-    description: References to images by what names them.
+    description: The image references, by the chart or component that uses them.
     type: dict
     required: true
   resources:
-    description: RV(modelplane.fleet.image_info#module:images), images by the resource that names them.
+    description: The images by resource, as in RV(modelplane.fleet.image_info#module:images).
     type: dict
     default: {}
   places:
     description:
-      - C(sources) (registry, what to ask in its place), and for the copies C(charts_dir), C(chart_registry),
-        C(image_registry) (a host and a folder, below which each registry has a folder) and C(image_registries)
-        (registry, place of its copies).
+      - C(sources) (replacement URLs by registry), and for the copies C(charts_dir), C(chart_registry),
+        C(image_registry) (a host and a path, below which each registry has a path) and C(image_registries) (targets of
+        copies by registry).
     type: dict
     default: {}
   unnamed:
-    description: Chart, version, and the images that it makes run without naming them.
+    description: Images that a chart runs without a reference in its manifests, by chart and version.
     type: dict
     default: {}
   own:
-    description: What C(fleet_images) says.
+    description: The value of C(fleet_images).
     type: dict
     default: {}
   exclude:
-    description: Images that are not needed.
+    description: Images to omit.
     type: list
     elements: str
     default: []
 """
 
 EXAMPLES = r"""
-- name: Say what has to be copied
+- name: Show the charts and images to copy
   ansible.builtin.debug:
     msg: "{{ charts | modelplane.fleet.mirror_needs({'lws v0.8.0': ['registry.k8s.io/lws/lws:v0.8.0']}, places) }}"
   vars:
@@ -60,35 +60,35 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: The list.
+  description: The charts and images to mirror.
   type: dict
   returned: always
   contains:
     charts:
-      description: Each archive with C(chart), C(version), C(source), C(file) and C(destination).
+      description: The archives, each with C(chart), C(version), C(source), C(file) and C(destination).
       type: list
       elements: dict
     images:
       description:
-        - Each image with C(image) (its name), C(used_by), C(source) and C(destination) of a copy, and C(use) (its name
-          from then on).
+        - The images, each with C(image) (the image name), C(used_by), C(source) and C(destination) of the copy, and
+          C(use) (the image name with the mirror).
       type: list
       elements: dict
     variables:
-      description: What to set, so that the copies are used.
+      description: The variables to set, so that the fleet uses the mirror.
       type: dict
     manifests:
-      description: Images that manifests of the fleet name, and what to write in their place.
+      description: The images in manifests of the fleet, with their replacements.
       type: dict
     problems:
-      description: What is missing in the list, a line each.
+      description: Missing parts of the list, one line each.
       type: list
       elements: str
     list:
-      description: All of the above, in this order.
+      description: All of these values, in this order.
       type: dict
     report:
-      description: The list for people, line by line.
+      description: The list as a table, line by line.
       type: list
       elements: str
 """

@@ -19,32 +19,32 @@ description:
 positional: group, selection
 options:
   _input:
-    description: Groups of the inventory with their hosts, in the format of the Ansible variable C(groups).
+    description: The groups of the inventory with their hosts, in the format of the Ansible variable C(groups).
     type: dict
     required: true
   group:
-    description: Group of the play. For V(all), the play can run on any host.
+    description: The group of the play. If V(all), the play can run on any host.
     type: str
     choices: [control_plane, workload_clusters, all]
     required: true
   selection:
-    description: Options of the run that select hosts and tasks.
+    description: The options of the run that select hosts and tasks.
     type: dict
     required: true
     suboptions:
       hosts:
-        description: Hosts in C(--limit).
+        description: The hosts in C(--limit).
         type: list
         elements: str
       limit:
-        description: Pattern of C(--limit).
+        description: The pattern of C(--limit).
         type: str
       tags:
-        description: Tags of C(--tags).
+        description: The tags of C(--tags).
         type: list
         elements: str
       skip_tags:
-        description: Tags of C(--skip-tags).
+        description: The tags of C(--skip-tags).
         type: list
         elements: str
       is_step:
@@ -60,7 +60,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: Hosts of the play.
+  description: The hosts of the play.
   type: list
   elements: str
   returned: always

@@ -9,33 +9,33 @@ name: problems
 author:
   - The modelplane.fleet authors
 version_added: 0.1.0
-short_description: What is wrong with the variables of a fleet
+short_description: Problems in fleet variables
 description:
-  - Validates the variables that the playbooks of this collection read, before anything is done with them.
-  - Misspelt names, wrong types and choices, and connections that lead nowhere are reported all at once. No value of a
-    connection is repeated.
-  - With O(groups), so are misspelt groups, and an inventory in which nothing of the fleet is a host.
+  - Validates the variables of this collection's playbooks before a run uses them.
+  - Reports misspelled names, wrong types and choices, and invalid connections together. Messages do not contain values
+    of connections.
+  - With O(groups), also reports misspelled groups, and an inventory without hosts of a fleet.
 positional: host, hosts
 options:
   _input:
-    description: The variables of all hosts, as Ansible has them in C(hostvars).
+    description: The variables of all hosts, in the format of the Ansible variable C(hostvars).
     type: dict
     required: true
   host:
-    description: The host whose variables are those of the fleet.
+    description: The host with the fleet variables.
     type: str
     required: true
   hosts:
-    description: Hosts of clusters.
+    description: The hosts of clusters.
     type: list
     elements: str
     required: true
   build:
-    description: Whether there have to be manifests and a build folder.
+    description: Whether manifests and a build directory are required.
     type: bool
     default: true
   groups:
-    description: The groups of the inventory with their hosts, as Ansible has them in C(groups).
+    description: The groups of the inventory with their hosts, in the format of the Ansible variable C(groups).
     type: dict
     default: {}
 seealso:
@@ -44,7 +44,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: The variables of the fleet are in order
+- name: Check the fleet variables
   ansible.builtin.assert:
     that: problems | length == 0
     fail_msg: "{{ problems | join('\n') }}"
@@ -55,7 +55,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: One line for each problem.
+  description: The problems, one line each.
   type: list
   elements: str
   returned: always

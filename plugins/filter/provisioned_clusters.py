@@ -9,23 +9,23 @@ name: provisioned_clusters
 author:
   - The modelplane.fleet authors
 version_added: 0.1.0
-short_description: Hosts whose clusters the fleet creates in a cloud
+short_description: Hosts whose cloud clusters the fleet creates
 description:
-  - Selects the hosts that are reached by the name that the fleet gives their cluster in its cloud. A cluster that is
-    reached by another name, or whose host has C(fleet_provision) V(provided), was created by others.
+  - Selects the hosts whose connection uses the cloud name that the fleet gives their cluster. If a host uses another
+    name, or if its C(fleet_provision) is V(provided), its cluster is an existing cluster.
 positional: hostvars, clusters
 options:
   _input:
-    description: Names of hosts, such as C(ansible_play_hosts).
+    description: The host names, such as C(ansible_play_hosts).
     type: list
     elements: str
     required: true
   hostvars:
-    description: The variables of all hosts, as Ansible has them in C(hostvars).
+    description: The variables of all hosts, in the format of the Ansible variable C(hostvars).
     type: dict
     required: true
   clusters:
-    description: RV(modelplane.fleet.cloud_cluster_info#module:clusters).
+    description: The clusters, as in RV(modelplane.fleet.cloud_cluster_info#module:clusters).
     type: dict
     required: true
 seealso:
@@ -40,7 +40,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: By host, what O(clusters) has of its cluster.
+  description: The value of each cluster in O(clusters), by host.
   type: dict
   returned: always
 """

@@ -9,14 +9,14 @@ name: settings
 author:
   - The modelplane.fleet authors
 version_added: 0.1.0
-short_description: Return the settings of a fleet
+short_description: Settings of a fleet
 description:
   - Returns the C(fleet_*) variables of a host that are set. Null, empty text, and text with only spaces count as unset,
     because AWX passes a blank survey field as empty text.
   - For a list variable, comma-separated text is converted to a list.
 options:
   _input:
-    description: Variables of the host of the fleet.
+    description: The variables of the host of the fleet.
     type: dict
     required: true
 seealso:
@@ -32,7 +32,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: Variables with a value, by name.
+  description: The variables with a value, by name.
   type: dict
   returned: always
   sample: {fleet_name: default, fleet_strict: [unready, pending]}

@@ -11,24 +11,26 @@ author:
 version_added: 0.1.0
 short_description: Plan the components of a serving stack
 description:
-  - Turns the components of the role C(modelplane.fleet.serving_stack), or others of the same format, and the variables
-    of a cluster into Helm releases with charts and values, and, with a snapshot of the cluster, into the steps that
-    install and remove them.
-  - All findings in the variables are reported together.
+  - Converts the components of the role P(modelplane.fleet.serving_stack#role), or components of the same format, and
+    the variables of a cluster to Helm releases with charts and values. With the observed state of the cluster, it also
+    returns the steps that install and remove them.
+  - All errors in the variables are reported together.
 positional: choices, observed
 options:
   _input:
-    description: The components. Their C(objects) may be JSON text each.
+    description: The components. The items of their C(objects) can be JSON strings.
     type: list
     elements: dict
     required: true
   choices:
     description:
-      - C(states), C(versions) and C(values) by component; C(drivers) of the cluster's devices; C(gateway_needs), what
-        gateways in mode C(Model) need there, and C(keeps_needs), whether that of a gateway which has left stays;
-        C(stack), the C(spec) of its ServingStack; C(charts_dir), C(archives) (the names of the files in it),
-        C(charts_required), C(chart_repositories), C(image_registries), C(image_pull_secrets); C(variables), the prefix
-        of the names of variables in messages.
+      - C(states), C(versions) and C(values) contain settings by component.
+      - C(drivers) contains the DRA drivers of the cluster's devices. C(gateway_needs) contains the components that
+        Model gateways need on the cluster, and C(keeps_needs) keeps the components of a removed gateway.
+      - C(stack) is the C(spec) of the cluster's ServingStack.
+      - C(charts_dir), C(archives) (the file names in that directory), C(charts_required), C(chart_repositories),
+        C(image_registries) and C(image_pull_secrets) configure mirrors.
+      - C(variables) is the prefix of the variable names in messages.
     type: dict
     required: true
   observed:
@@ -40,16 +42,16 @@ options:
     type: float
     default: 900
   adopt:
-    description: Components that may be adopted from other owners.
+    description: Components that can be adopted from other owners.
     type: list
     elements: str
     default: []
   name:
-    description: The name of the inventory of what is applied.
+    description: The name of the inventory of applied objects.
     type: str
     default: serving-stack
   foundation:
-    description: Objects that all others need, such as namespaces with labels of their own.
+    description: Objects that all other objects need, such as namespaces with custom labels.
     type: list
     elements: dict
     default: []
@@ -77,35 +79,36 @@ _value:
   contains:
     components:
       description:
-        - Each component by its key, in the order of waves, with C(state) and C(why) it is not installed, and, of a
-          release, C(release), C(version), C(ref), C(repository) and C(values).
-        - With O(observed), also C(action) (V(install), V(upgrade), V(recover), V(none), V(apply), V(skip), V(refuse)),
-          C(message) (a line about it), and C(installed), the release if it is ours.
+        - The components by key, in the order of waves, with C(state) and C(why) (the reason if the component is not
+          installed). A Helm release also has C(release), C(version), C(ref), C(repository) and C(values).
+        - With O(observed), a component also has C(action) (V(install), V(upgrade), V(recover), V(none), V(apply),
+          V(skip), V(refuse)), C(message) (a description of the action), and C(installed) (the release, if this
+          collection owns it).
       type: dict
       returned: always
     problems:
-      description: Why components are refused. C(report) has a line for each component.
+      description: The reasons why components are rejected. C(report) contains a line for each component.
       type: list
       elements: str
       returned: with O(observed)
     waves:
       description:
-        - Each wave in which something is done, with keys of components in C(apply) (their objects), C(release) (to
-          install and remove) and C(wait) (until they are ready).
-        - C(base) are the objects before all waves, C(objects) these and all others that are applied. C(readiness) has
-          arguments of M(modelplane.fleet.wait_ready) for a cluster that has everything.
-        - C(hosts_gateway) says whether a gateway in mode C(Model) has the place of the workload gateway. Once it is
-          removed, the cluster needs another plan.
-        - C(needs_helm) says whether a release is installed or removed, C(is_empty) whether nothing is desired or
-          installed. C(credential_namespaces) are the namespaces where pods pull images.
+        - The waves with actions. C(apply) contains the component keys with objects to apply, C(release) the keys
+          of releases to install or remove, and C(wait) the component keys to wait for.
+        - C(base) contains the objects that are applied before all waves, C(objects) contains all applied objects.
+          C(readiness) contains the arguments of M(modelplane.fleet.wait_ready) for a complete cluster.
+        - C(hosts_gateway) is V(true) if a Model gateway replaces the path-based inference gateway. After the Model
+          gateway is removed, the cluster needs a new plan.
+        - C(needs_helm) is V(true) if a release is installed or removed. C(is_empty) is V(true) if nothing is desired or
+          installed. C(credential_namespaces) contains the namespaces that need image pull secrets.
       type: list
       elements: dict
       returned: with O(observed)
     removal:
       description:
-        - Keys of all components in the order in which they are removed. C(needed) are those that objects of users may
-          need, C(orphans) are objects that they leave behind, and C(definition_groups) the API groups of the
-          CustomResourceDefinitions that they do.
+        - All component keys in the order of removal. C(needed) contains components that users' objects may
+          need, C(orphans) contains objects that the components leave behind, and C(definition_groups) contains the API
+          groups of CustomResourceDefinitions that the components leave behind.
       type: list
       elements: str
       returned: with O(observed)

@@ -9,18 +9,17 @@ name: topology
 author:
   - The modelplane.fleet authors
 version_added: 0.1.0
-short_description: Nodes and GPUs that a parallelism topology takes
+short_description: Number of nodes and GPUs of a parallelism topology
 description:
-  - Derives from the parallelism axes of one worker how many nodes it spans and how many GPUs it takes.
-  - The axes multiply. Nodes per worker are C(pipeline * data / dataLocal), GPUs per node are C(tensor * dataLocal).
+  - Returns the number of nodes and GPUs of one worker, from its parallelism axes.
+  - The number of nodes is C(pipeline * data / dataLocal). The number of GPUs per node is C(tensor * dataLocal).
 notes:
-  - Leaving C(dataLocal) out while giving C(data) puts every data-parallel rank on a node of its own.
+  - If C(data) is set and C(dataLocal) is not, each data-parallel rank uses a separate node.
 options:
   _input:
     description:
-      - The axes, each a whole number of at least 1.
-      - C(tensor) is required. C(pipeline), C(data) and C(dataLocal) are V(1) by default, and C(dataLocal) must divide
-        C(data).
+      - The axes. Each value is an integer of at least 1.
+      - C(tensor) is required. C(pipeline), C(data) and C(dataLocal) default to V(1). C(dataLocal) must divide C(data).
       - A worker spans at most 64 nodes with at most 64 GPUs each.
     type: dict
     required: true
@@ -30,7 +29,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Show what a model over two nodes takes
+- name: Show the nodes of a two-node model
   ansible.builtin.debug:
     msg: >-
       {{ shape.nodes_per_worker }} nodes with {{ shape.gpus_per_node }} GPUs each
@@ -38,7 +37,7 @@ EXAMPLES = r"""
     shape: "{{ {'tensor': 8, 'pipeline': 2} | modelplane.fleet.topology }}"
 # 2 nodes with 8 GPUs each
 
-- name: Count the GPUs of sixteen data-parallel ranks, eight on a node
+- name: Count the GPUs of sixteen data-parallel ranks
   ansible.builtin.debug:
     msg: "{{ ({'tensor': 1, 'data': 16, 'dataLocal': 8} | modelplane.fleet.topology).gpus_per_worker }}"
 # 16
@@ -46,21 +45,21 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: What one worker takes.
+  description: The resources of one worker.
   type: dict
   returned: always
   sample: {nodes_per_worker: 2, gpus_per_node: 8, gpus_per_worker: 16}
   contains:
     nodes_per_worker:
-      description: How many nodes a worker spans.
+      description: The number of nodes of a worker.
       type: int
       sample: 2
     gpus_per_node:
-      description: How many GPUs it takes on each of them.
+      description: The number of GPUs on each node.
       type: int
       sample: 8
     gpus_per_worker:
-      description: How many GPUs it takes in all.
+      description: The total number of GPUs of a worker.
       type: int
       sample: 16
 """

@@ -9,34 +9,36 @@ name: workload_gateway
 author:
   - The modelplane.fleet authors
 version_added: 0.1.0
-short_description: The objects of the gateway of a workload cluster
+short_description: Objects of a cluster's inference gateway
 description:
-  - Turns what the role C(modelplane.fleet.serving_stack) knows of the gateway into the objects out of which Envoy
-    Gateway makes it, an EnvoyProxy, a GatewayClass and a Gateway, and into what gateways in mode C(Model) need.
-  - Listeners are checked as those of a ServingStack are, and all findings in them are reported at once.
+  - Converts the gateway settings of the role P(modelplane.fleet.serving_stack#role) to the objects for Envoy Gateway.
+    These are an EnvoyProxy, a GatewayClass and a Gateway, and the objects that Model gateways need.
+  - Listeners are validated like the listeners of a ServingStack, and all errors are reported together.
 options:
   _input:
     description:
-      - C(class_name) of the GatewayClass; C(listeners), in the form of a ServingStack; C(replicas) of Envoy, and
-        C(drain_timeout), the seconds that one which is going lets streams last; C(annotations) and C(source_ranges) of
-        its Service; C(proxy), C(spec) of the EnvoyProxy, merged over what is made of the rest; C(image_registry), the
-        mirror of docker.io, and C(image_pull_secrets); C(endpoint_hosts), internal hosts that endpoints may use, to
-        whose networks proxies of a gateway in mode C(Model) may connect; C(model_gateway), whether a gateway in mode
-        C(Model) takes its place, C(certificates), whether such gateways send requests to the cluster, and
-        C(keepalive), whether policies make Envoy probe silent connections.
+      - C(class_name) of the GatewayClass, and C(listeners) in the format of a ServingStack.
+      - C(replicas) of Envoy, and C(drain_timeout), the maximum seconds that a terminating Envoy pod keeps streams open.
+      - C(annotations) and C(source_ranges) of the Service.
+      - C(proxy), the C(spec) of the EnvoyProxy, which overrides the other settings.
+      - C(image_registry), the mirror of docker.io, and C(image_pull_secrets).
+      - C(endpoint_hosts), the internal hosts that endpoints can use. Proxies of a Model gateway can connect to the
+        networks of these hosts.
+      - C(model_gateway), whether a Model gateway replaces the path-based gateway. C(certificates), whether Model
+        gateways send requests to the cluster. C(keepalive), whether policies configure Envoy to probe idle connections.
     type: dict
     required: true
 """
 
 EXAMPLES = r"""
-- name: Show a gateway of three pods
+- name: Show a gateway with three pods
   ansible.builtin.debug:
     msg: "{{ {'class_name': 'envoy', 'replicas': 3} | modelplane.fleet.workload_gateway }}"
 """
 
 RETURN = r"""
 _value:
-  description: The objects, each without what others need to find them again, such as labels.
+  description: The objects, without the labels and other metadata that identify them in later runs.
   type: list
   elements: dict
   returned: always

@@ -9,69 +9,69 @@ name: fleet
 author:
   - The modelplane.fleet authors (@modelplane)
 version_added: 0.1.0
-short_description: The clusters of a fleet as hosts, from its manifests or from its control cluster
+short_description: Inventory of a fleet's clusters from manifests or a control cluster
 description:
-  - Makes a host of each InferenceCluster, in the group C(workload_clusters), and one host for the fleet itself, in the
-    group C(control_plane).
-  - A cluster of the kind of a cloud that a user wrote is a host, too. If an InferenceCluster with source C(Existing)
-    has its name, and the Secret of its kubeconfig, both are one host, which is reached by its name in the cloud.
-  - Reads C(modelplane.ai/v1alpha1) and C(infrastructure.modelplane.ai/v1alpha1) manifests, what the control cluster has
-    of these kinds, or both.
-  - Groups the clusters by their source (C(source_existing)), by their region (C(region_us_west_2)), by their labels
-    (C(label_modelplane_ai_tier_gold)), and by whether they are worked on or are files only (C(target_kubernetes),
-    C(target_directory)). Characters that a group name cannot have become underscores.
-  - The host variables are those of the inventory contract, which C(docs/inventory.md) describes. An inventory with the
-    same variables written by hand does just as well.
-  - Secrets come into no variable and into no cache. A variable only says where a kubeconfig or a token is.
-  - The name of the file must end in C(fleet.yml), C(fleet.yaml), C(modelplane.yml) or C(modelplane.yaml).
+  - Creates a host for each InferenceCluster, in the group C(workload_clusters), and a host for the fleet, in the group
+    C(control_plane).
+  - A cloud cluster resource that a user created is also a host. If an InferenceCluster with the source C(Existing)
+    has the same name and refers to its kubeconfig Secret, both are one host, with a connection by cloud name.
+  - Reads C(modelplane.ai/v1alpha1) and C(infrastructure.modelplane.ai/v1alpha1) manifests, the resources of these kinds
+    on the control cluster, or both.
+  - Groups the clusters by source (C(source_existing)), by region (C(region_us_west_2)), by label
+    (C(label_modelplane_ai_tier_gold)), and by target, which is C(target_kubernetes), or C(target_directory) for
+    file-based clusters. Characters that are invalid in a group name become underscores.
+  - C(docs/inventory.md) describes the host variables. A handwritten inventory with the same variables works in the same
+    way.
+  - Secrets are neither in variables nor in the cache. Variables only refer to the location of a kubeconfig or a token.
+  - The file name must end in C(fleet.yml), C(fleet.yaml), C(modelplane.yml) or C(modelplane.yaml).
 notes:
-  - O(resources), O(control), O(build) and O(control_host) may be templates, of lookups and extra variables.
-  - Only InferenceClusters and clusters of the kinds of clouds are read. The latter are passed over on a control
-    cluster where the user may not list them. What is wrong with other manifests, and whether the InferenceClasses that
-    a cluster names exist, is reported by M(modelplane.fleet.resource_info) and by every run.
-  - With O(strict=false), a manifest with errors is reported as a warning, and its cluster is no host. Nothing on that
+  - O(resources), O(control), O(build) and O(control_host) can be templates with lookups and extra variables.
+  - The plugin reads only InferenceClusters and cloud cluster resources. It skips cloud cluster resources on a control
+    cluster if the user has no permission to list them. M(modelplane.fleet.resource_info) and every run report errors of
+    other manifests, and missing InferenceClasses.
+  - With O(strict=false), the plugin warns about a manifest with errors, and its cluster is not a host. Nothing on that
     cluster changes then.
 requirements:
   - pydantic >= 2.10
   - urllib3 >= 2.2.1 and certifi, for O(control)
 options:
   plugin:
-    description: The name of this plugin.
+    description: The name of the plugin.
     type: str
     required: true
     choices: [modelplane.fleet.fleet]
   resources:
     description:
-      - Files, folders and glob patterns with the manifests of the fleet. Relative ones start from the folder of the
-        inventory file.
-      - They become the variable C(fleet_resources), too.
+      - Files, directories and glob patterns with the manifests of the fleet. Relative paths start from the directory of
+        the inventory file.
+      - The value is also available as the variable C(fleet_resources).
     type: list
     elements: str
     default: []
   control:
     description:
-      - How to reach the control cluster, to read clusters from it. It becomes the variable C(fleet_control),
-        too.
-      - A mapping with the keys of C(fleet_connection), without C(secret). As variables are shown by
-        C(ansible-inventory), C(token), C(kubeconfig_text), and passwords in URLs are refused. Relative paths start from
-        the folder of the inventory file.
-      - A cluster may be in O(resources) and on the control cluster. If both say the same, or if what is on the control
-        cluster was put there by this collection, the manifest counts. Otherwise it is an error.
-      - With O(resources), the control cluster may be a new one, without the definitions of the fleet's kinds.
+      - The connection to the control cluster, to read clusters from it. The value is also available as the variable
+        C(fleet_control).
+      - A mapping with the keys of C(fleet_connection), except C(secret). The keys C(token) and C(kubeconfig_text), and
+        passwords in URLs, are rejected because C(ansible-inventory) shows variables. Relative paths start from the
+        directory of the inventory file.
+      - A cluster can be both in O(resources) and on the control cluster. The manifest is used if both are identical, or
+        if this collection created the resource on the control cluster. Otherwise the plugin reports an error.
+      - With O(resources), the control cluster can be new, without the CRDs of the fleet's kinds.
     type: raw
   build:
     description:
-      - The build folder, which becomes the variable C(fleet_build). A relative one starts from the folder of the
-        inventory file.
+      - The build directory, which is available as the variable C(fleet_build). A relative path starts from the
+        directory of the inventory file.
     type: str
   control_host:
-    description: Name of the host in the group C(control_plane).
+    description: The name of the host in the group C(control_plane).
     type: str
     default: control
   strict:
     description:
-      - With V(true), every error in the manifest of a cluster, and every invalid entry of O(compose), O(groups) and
-        O(keyed_groups), fails the inventory. With V(false), errors in manifests are warnings, and such entries are
+      - If V(true), every error in a cluster manifest, and every invalid entry of O(compose), O(groups) and
+        O(keyed_groups), fails the inventory. If V(false), errors in manifests are warnings, and invalid entries are
         skipped.
 extends_documentation_fragment:
   - constructed
@@ -79,13 +79,13 @@ extends_documentation_fragment:
 """
 
 EXAMPLES = r"""
-# fleet.yml: the manifests are beside it, in the folder manifests
+# fleet.yml: manifests in the directory manifests, next to the inventory file
 plugin: modelplane.fleet.fleet
 resources:
   - manifests
 build: ../build
 
-# fleet.yml: all that the control cluster knows, kept for ten minutes in a file
+# fleet.yml: all clusters on the control cluster, cached in a file for ten minutes
 # plugin: modelplane.fleet.fleet
 # control:
 #   kubeconfig: ~/.kube/config
@@ -95,7 +95,7 @@ build: ../build
 # cache_connection: ~/.cache/ansible-inventory
 # cache_timeout: 600
 
-# fleet.yml: manifests, more groups, and another user on clusters that exist already
+# fleet.yml: manifests, additional groups, and impersonation on existing clusters
 # plugin: modelplane.fleet.fleet
 # resources:
 #   - manifests

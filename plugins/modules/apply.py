@@ -10,65 +10,64 @@ module: apply
 short_description: Apply a build to the clusters of a fleet
 version_added: 0.1.0
 description:
-  - Applies a build folder (see M(modelplane.fleet.build)) to all clusters at once, by server-side apply with the field
-    manager C(modelplane.fleet), Namespaces and CustomResourceDefinitions first, routes last.
-  - Sends nothing for an object that is already as desired. Changes that others made to fields of this field manager are
-    reverted; fields of other managers are left alone.
-  - Prunes objects that an earlier run applied and the build no longer has, after everything else was applied. Applied
-    objects are recorded in an inventory, ConfigMaps C(modelplane-record-*) in the namespace C(modelplane-system) of
+  - Applies a build directory (see M(modelplane.fleet.build)) to all clusters in parallel. It uses server-side apply
+    with the field manager C(modelplane.fleet), and applies Namespaces and CustomResourceDefinitions first, and routes
+    last.
+  - Sends no request for an object that already has the desired state. Changes that other managers made to fields of
+    this field manager are reverted. Fields of other managers are left unchanged.
+  - Applies all objects, and then prunes objects that an earlier run applied and that the build no longer contains. The
+    inventory of applied objects is in the ConfigMaps C(modelplane-record-*) in the namespace C(modelplane-system) of
     each cluster.
   - Never changes or removes an object without the label C(app.kubernetes.io/managed-by=modelplane.fleet). If such an
-    object has the name of a desired one, that one fails, with the names of its managers, and the others go on.
-  - An error of one cluster does not affect the others.
+    object has the name of a desired object, the desired object fails, and its message lists the managers of the
+    existing object. Other objects are applied.
+  - An error of one cluster does not affect other clusters.
+  - With O(parts), you can apply to only the control cluster, for example to change routes before you remove workloads.
 options:
   path:
     description:
-      - The build folder. C(clusters/NAME) has the objects of a cluster, C(control) and C(status) what goes to the
-        control cluster, C(plan.json) the Secrets that are copied from there.
-      - Not together with O(objects). With O(state=absent) it is optional, and the state of the clusters that were
-        emptied is removed from it, so that the next plan does not count their replicas as running.
+      - The build directory. C(clusters/NAME) contains the objects of a cluster, C(control) and C(status) contain the
+        objects of the control cluster, and C(plan.json) lists the Secrets to copy from the control cluster.
+      - Mutually exclusive with O(objects). With O(state=absent) it is optional. The state of the emptied clusters is
+        then removed from this directory, so that the next plan does not count their replicas as running.
     type: path
   decision:
     description:
       - The generation of a decision to apply to O(clusters), instead of a build. M(modelplane.fleet.reconcile)
         publishes it on O(control) with O(modelplane.fleet.reconcile#module:state=decided).
-      - V(0) is the newest one. Any other number has to be that of the newest one, or nothing is applied.
-      - A cluster to which something has to be written is locked until that is done, with a Lease of its own on
-        O(control). Several runs can apply a decision at the same time, each to other clusters. Once the next decision
-        is published, no further cluster is written to.
+      - V(0) selects the newest generation. Any other number must be the newest generation, or nothing is applied.
+      - The module locks each cluster that needs changes with a separate Lease on O(control), and releases the lock
+        after the changes. Several runs can apply one decision at the same time, each to other clusters. After the next
+        decision is published, no further cluster is changed.
     type: int
   objects:
     description:
-      - Kubernetes objects to apply, instead of a build, to each of O(clusters) and to O(control). A Secret is refused,
-        as arguments of modules get into logs.
-      - Objects that an earlier call with the same O(record) applied, and that are not among them, are removed.
+      - Kubernetes objects to apply to each of O(clusters) and to O(control), instead of a build. Secrets are rejected
+        because module arguments can appear in logs.
+      - Objects that an earlier call with the same O(record) applied, and that this list does not contain, are removed.
     type: list
     elements: dict
   record:
     description:
-      - A name, a DNS label, of the inventory of O(objects), which needs it. It is separate from those of builds and of
-        calls with other names.
-      - With O(state=absent), only objects that were applied under this name are removed.
+      - The name of the inventory of O(objects), a DNS label. Required with O(objects). The inventory is separate from
+        the inventories of builds and of calls with other names.
+      - With O(state=absent), only objects in the inventory of this name are removed.
     type: str
   folders:
     description:
-      - Folders with the objects of clusters, by the cluster's name, where that is not C(clusters/NAME) in O(path).
+      - Directories with the objects of clusters, by cluster name. A cluster that is not listed uses C(clusters/NAME) in
+        O(path).
     type: dict
     default: {}
   state:
     description:
       - V(present) applies the build.
-      - V(absent) removes all objects that this module applied to O(clusters) and, when it is given, to O(control).
-        CustomResourceDefinitions are kept.
+      - V(absent) removes all objects that this module applied to O(clusters) and, if given, to O(control).
+        CustomResourceDefinitions are kept. With O(definitions), the CRDs of the fleet's kinds are removed, unless an
+        object of these kinds exists, or another inventory of this collection still needs them.
     type: str
     choices: [present, absent]
     default: present
-  fleet:
-    description:
-      - The name of the fleet, a DNS label. Several fleets can share a cluster when they have different names and no
-        object in common.
-    type: str
-    default: default
   prune:
     description:
       - Whether to remove objects that are no longer desired.
@@ -79,12 +78,6 @@ options:
         removed.
     type: bool
     default: true
-  force:
-    description:
-      - Whether to take ownership of fields from other managers that also apply an object, such as Argo CD or Helm. When
-        V(false), such an object fails, with the manager's name and the field.
-    type: bool
-    default: false
   allow_outage:
     description:
       - Whether O(path) or O(decision) may stop a model from serving although the plan keeps the model.
@@ -92,85 +85,63 @@ options:
         half of its serving replicas, and more than C(spec.rollout.maxUnavailable), or if a ModelService would lose all
         serving endpoints. The message contains the replicas and the reason.
       - Replicas on O(clusters) count by their live state, and all other replicas count by their last status. A deleted
-        ModelDeployment or fewer C(replicas) are never outages.
+        ModelDeployment or a lower value of C(replicas) is never an outage.
     type: bool
     default: false
   wait:
     description:
-      - Seconds to wait until all applied objects are ready. Waiting ends early when all are ready or have failed for
-        good. With O(state=absent), seconds to wait until all objects are deleted.
-      - An object that does not become ready is not a failure; its C(ready) in RV(clusters) is V(false), and its
-        message has its last state.
+      - Seconds to wait until all applied objects are ready. Waiting ends early if all objects are ready or have failed
+        permanently. With O(state=absent), seconds to wait until all objects are deleted.
+      - An object that does not become ready is not a failure. Its C(ready) in RV(clusters) is V(false), and its message
+        contains its last state.
     type: float
     default: 0
-  parts:
-    description:
-      - The clusters to apply to. The control cluster is read for Secrets in any case, when O(control) is given.
-      - With V(control) alone, for instance, its routes can be changed before workloads are removed.
-    type: list
-    elements: str
-    choices: [clusters, control]
-    default: [clusters, control]
-  definitions:
-    description:
-      - Whether to install and upgrade the CustomResourceDefinitions of the fleet's kinds on the control cluster. With
-        O(state=absent) they are removed, unless an object of any of these kinds exists, or another inventory of this
-        collection still needs them.
-    type: bool
-    default: true
-  pending_api_groups:
-    description:
-      - API groups that will be installed by others, such as the role P(modelplane.fleet.serving_stack#role).
-      - In check mode, objects of their kinds count as created while these are not served yet.
-    type: list
-    elements: str
-    default: []
   lease:
     description:
-      - The lock that this run holds, see M(modelplane.fleet.lease). It is renewed while the module runs; when another
-        run holds it, nothing is applied. While others could apply a decision, they are kept from that.
-      - With O(decision), the locks of clusters, which the module takes and gives back itself.
+      - The lock of this run, see M(modelplane.fleet.lease). The module renews it while it runs. If another run holds
+        the lock, nothing is applied. The module also prevents other runs from applying a decision.
+      - With O(decision), the options of the cluster locks, which the module acquires and releases.
     type: dict
     suboptions:
       holder:
         description:
-          - The name of this run, as it was given when the Lease was acquired. Required without O(decision), where the
-            default is a new one.
+          - The holder name of this run's Lease. Required without O(decision). With O(decision), it
+            defaults to a new name.
         type: str
       duration:
-        description: Its duration in seconds.
+        description: The duration of the Lease in seconds.
         type: float
         default: 60
   lock_timeout:
-    description: Seconds to wait for another run that is writing the build folder.
+    description: Seconds to wait for another run that writes the build directory.
     type: float
     default: 60
 extends_documentation_fragment:
+  - modelplane.fleet.applying
   - modelplane.fleet.clusters
+  - modelplane.fleet.clusters.parts
 requirements:
   - pydantic >= 2.10
   - PyYAML
-author:
-  - The modelplane.fleet authors (@modelplane)
 attributes:
   check_mode:
     support: full
-    description: The API servers validate every object that would be sent (server-side dry run), and nothing is written.
-      Objects in a namespace or of a kind that the run would create count as created.
+    description: The API servers validate every object with a server-side dry run, and nothing is written. Objects in a
+      namespace or of a kind that the run would create count as created.
   diff_mode:
     support: full
-    description: Shows the owned fields of every changed object. Values of Secrets are left out, and so are those of
-      environment variables with names of secrets.
+    description: Shows the owned fields of every changed object. Values of Secrets, and of environment variables whose
+      names indicate a secret, are omitted.
   idempotent:
     support: full
-    description: The second run sends no write request.
+    description: A second run sends no write request.
 notes:
-  - Several InferenceClusters may be on one API server, which may also be the control cluster. Each has its own
-    inventory.
-  - Status is written to the status subresource of resources on the control cluster when it differs. A missing resource
-    is skipped.
-  - A Job, ResourceClaimTemplate, RoleBinding, EndpointSlice, ConfigMap or Secret whose change Kubernetes refuses
-    because a field is immutable is deleted and created again. Other kinds fail, with a hint.
+  - Several InferenceClusters can share an API server, which can also be the control cluster. Each InferenceCluster has
+    a separate inventory.
+  - The module updates the status subresource of resources on the control cluster when the status differs. A missing
+    resource is skipped.
+  - If Kubernetes rejects a change of a Job, ResourceClaimTemplate, RoleBinding, EndpointSlice, ConfigMap or Secret
+    because a field is immutable, the object is deleted and created again. Other kinds fail, with a hint.
   - A missing namespace of the fleet's resources is created on the control cluster, and never removed.
 seealso:
   - module: modelplane.fleet.build
@@ -178,7 +149,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Apply what was built
+- name: Apply the build
   modelplane.fleet.apply:
     path: build/
     clusters:
@@ -193,7 +164,7 @@ EXAMPLES = r"""
     wait: 600
   register: applied
 
-- name: Apply to these clusters what another run decided for them
+- name: Apply a published decision to one cluster
   modelplane.fleet.apply:
     decision: 7
     clusters:
@@ -202,14 +173,14 @@ EXAMPLES = r"""
     control:
       kubeconfig: ~/.kube/control
 
-- name: Remove all objects of the fleet from a cluster that leaves it
+- name: Remove all fleet objects from a cluster
   modelplane.fleet.apply:
     state: absent
     clusters:
       - name: onprem
         kubeconfig: ~/.kube/onprem
 
-- name: Apply your own objects to every cluster
+- name: Apply additional objects to every cluster
   modelplane.fleet.apply:
     objects: "{{ lookup('ansible.builtin.file', 'priorities.yaml') | from_yaml_all }}"
     record: priorities
@@ -220,21 +191,21 @@ EXAMPLES = r"""
 
 RETURN = r"""
 summary:
-  description: What became of all clusters, in a line.
+  description: A one-line summary of the result on all clusters.
   returned: always
   type: str
   sample: "3 clusters: 2 changed, 1 unchanged; 12 objects created, 3 changed, 1 removed"
 clusters:
-  description: The result of each workload cluster.
+  description: The result of each inference cluster.
   returned: always
   type: dict
   contains:
     changed:
-      description: Whether anything was (in check mode, would be) changed.
+      description: Whether the cluster was changed or, in check mode, would be changed.
       type: bool
       returned: always
     failed:
-      description: Whether the cluster was not reachable, or an object could not be applied or removed.
+      description: Whether the cluster was unreachable, or an object could not be applied or removed.
       type: bool
       returned: always
     msg:
@@ -242,31 +213,32 @@ clusters:
       type: str
       returned: always
     ready:
-      description: Whether all objects there are ready.
+      description: Whether all objects on the cluster are ready.
       type: bool
-      returned: when the cluster could be worked with
+      returned: when the cluster is reachable
     objects:
       description:
         - The result of each object. C(action) is one of V(created), V(updated), V(unchanged), V(recreated),
-          V(deleted), V(failed), V(skipped). C(ready) is missing where it is not known.
+          V(deleted), V(failed), V(skipped). C(ready) is omitted if it is unknown.
       type: list
       elements: dict
-      returned: when the cluster could be worked with
+      returned: when the cluster is reachable
     kept:
       description:
-        - A line for each object that stays although it, or a part of it, is no longer desired, with the reason.
+        - One line for each object that is kept, completely or in part, although it is no longer desired, with the
+          reason.
       type: list
       elements: str
-      returned: when the cluster could be worked with
+      returned: when the cluster is reachable
     notes:
-      description: What a person should know beside that.
+      description: Additional information for users.
       type: list
       elements: str
-      returned: when the cluster could be worked with
+      returned: when the cluster is reachable
     requests:
-      description: How many requests of each kind were sent.
+      description: The number of requests of each kind.
       type: dict
-      returned: when the cluster could be worked with
+      returned: when the cluster is reachable
   sample:
     onprem:
       changed: true
@@ -286,11 +258,10 @@ clusters:
       requests: {apply: 1, get: 1, list: 13, replace: 2}
 removal:
   description:
-    - Removed objects (in check mode, objects that would be removed), one line for each cluster, with the number of
-      replicas and the number of objects of each kind.
-    - After these lines, one line for each ModelDeployment that loses replicas, and for each ModelService that loses
-      endpoints, according to the last plan in O(path). In check mode without such a plan, the module reads the plan
-      from O(control).
+    - Removed objects (in check mode, objects to remove), one line for each cluster, with the number of replicas and the
+      number of objects of each kind.
+    - One line for each ModelDeployment that loses replicas, and for each ModelService that loses endpoints, according
+      to the last plan in O(path). In check mode without such a plan, the module reads the plan from O(control).
   returned: when O(state=absent)
   type: list
   elements: str
@@ -299,17 +270,17 @@ removal:
     - "deployment ml-team/qwen3-8b: loses 1 of 2 replicas"
     - "service ml-team/chat: loses 1 of 2 endpoints"
 build_changed:
-  description: Whether state was removed from O(path).
+  description: Whether the module removed state from O(path).
   returned: when O(state=absent)
   type: bool
   sample: true
 control:
-  description: The same for the control cluster.
+  description: The result of the control cluster, with the fields of RV(clusters).
   returned: when O(control) is given
   type: dict
   sample: {changed: false, failed: false, msg: 31 unchanged, ready: true, notes: [], objects: [], requests: {list: 12}}
 failed_clusters:
-  description: The workload clusters that failed, and V(control) for the control cluster.
+  description: The failed inference clusters, and V(control) for the control cluster.
   returned: always
   type: list
   elements: str

@@ -7,32 +7,33 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: build
-short_description: Place all replicas of a fleet and write the objects of every cluster as files
+short_description: Schedule the replicas of a fleet and write all objects as files
 version_added: 0.1.0
 description:
-  - Reads and validates the manifests of a fleet, keeps the replicas that earlier runs placed, places what is missing,
-    and writes every Kubernetes object of the control cluster and of each workload cluster as a file.
-  - The ModelReplicas among the files are the state of the fleet. The next run starts from them, so keep the folder, for
-    example in Git.
-  - No cluster is contacted. Without O(observations) each counts as ready with the capacity that its pools declare,
-    unless the C(status) of its manifest says otherwise, behind the address that earlier runs knew of it, and every
+  - Reads and validates the manifests of a fleet, keeps the replicas that earlier runs scheduled, and schedules missing
+    replicas. Then it writes every Kubernetes object of the control cluster and of each inference cluster as a file.
+  - The ModelReplicas among the files are the state of the fleet. The next run starts from this state, so keep the build
+    directory, for example in Git.
+  - The module contacts no cluster. Without O(observations), each cluster counts as ready with the capacity that its
+    node pools declare, unless the C(status) of its manifest differs. Every replica counts as serving, and each gateway
+    has its last known address. The status that earlier runs wrote is kept.
     replica counts as serving. The status that earlier runs wrote stays.
 options:
   state:
     description:
-      - Where the state of the fleet is.
-      - V(folder) is the build folder, O(path).
-      - V(control) is the control cluster, as O(observations) show it. Resources that users made there belong to the
-        fleet. Those of O(resources) are published there as copies, in C(control/); a resource that is in both places is
-        an error. C(spec.replicas) of a ModelDeployment is taken from the control cluster when its manifest leaves it
-        out.
+      - The location of the fleet's state.
+      - V(folder) uses the build directory, O(path).
+      - V(control) uses the control cluster, as observed in O(observations). Resources that users created there belong
+        to the fleet. Resources in O(resources) are published there as copies, in C(control/). A resource in both places
+        is an error. If a manifest of a ModelDeployment omits C(spec.replicas), the value on the control cluster is
+        used.
     type: str
     choices: [folder, control]
     default: folder
   preview:
     description:
-      - A folder that in check mode gets what would be built, so that it can be compared with the clusters. It is the
-        only thing that check mode writes, and other modes do not use it.
+      - A directory for the preview of the build in check mode, for comparison with the clusters. It is the only
+        directory that check mode writes. Other modes ignore it.
     type: path
 extends_documentation_fragment:
   - modelplane.fleet.build
@@ -42,14 +43,15 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     support: full
-    description: Decides and compares, and writes nothing.
+    description: Schedules and compares, and writes nothing except O(preview).
   diff_mode:
     support: full
-    description: Shows every file that is added, changed or removed. Probable secrets are masked, such as values of
-      variables, flags, headers, parameters of URLs and JSON with names of secrets, private keys and known tokens.
+    description: Shows every file that is added, changed or removed. Values that are probably secret are masked. These
+      are values of variables, flags, headers, URL parameters and JSON fields whose names indicate a secret, private
+      keys, and known token formats.
   idempotent:
     support: full
-    description: The same manifests and the same folder give the same files.
+    description: The same manifests and the same build directory result in the same files.
 seealso:
   - module: modelplane.fleet.schedule
   - module: modelplane.fleet.resource_info
@@ -63,14 +65,14 @@ EXAMPLES = r"""
     path: build/
   register: fleet
 
-- name: Show who runs where
+- name: Show the plan
   ansible.builtin.debug:
     msg: "{{ fleet.table }}"
 """
 
 RETURN = r"""
 table:
-  description: The plan for people, line by line.
+  description: The plan as a table, line by line.
   returned: success
   type: list
   elements: str
@@ -78,7 +80,7 @@ table:
     - DEPLOYMENT        REPLICA      CLUSTER         POOL    DEVICES  STATE
     - ml-team/qwen3-8b  …c39a9f76d6  us-central      gpu-l4  1 gpu    new
 services:
-  description: The services, and gateways in mode Model, for people, line by line; empty when the fleet has none.
+  description: The services and the Model gateways as a table, line by line. Empty if the fleet has neither.
   returned: success
   type: list
   elements: str
@@ -87,7 +89,7 @@ services:
     - ml-team/qwen  http://203.0.113.10/ml-team/qwen/  1 of 1
     - "    to: qwen3-8b-c39a9f76d6 (weight 1)"
 costs:
-  description: What the plan costs for people, line by line; empty for a fleet without prices.
+  description: The cost of the plan as a table, line by line. Empty for a fleet without prices.
   returned: success
   type: list
   elements: str
@@ -100,31 +102,32 @@ summary:
   type: dict
   sample: {clusters: 3, objects: 44, pending: 1, placed: 4}
 added:
-  description: Files that were (in check mode, would be) added, relative to O(path).
+  description: Files that were added or, in check mode, would be added, relative to O(path).
   returned: success
   type: list
   elements: str
   sample: [control/namespaces/ml-team/modelreplica-qwen3-8b-0d3f1b2c4a.yaml]
 modified:
-  description: Files that were changed.
+  description: Files that were changed or, in check mode, would be changed.
   returned: success
   type: list
   elements: str
   sample: [plan.json]
 clusters:
-  description: Workload clusters whose files, or whose copies of Secrets, are other than before.
+  description: Inference clusters with changed files or changed Secret copies.
   returned: success
   type: list
   elements: str
   sample: [us-central]
 removed:
-  description: Files that were removed.
+  description: Files that were removed or, in check mode, would be removed.
   returned: success
   type: list
   elements: str
   sample: []
 warnings_found:
-  description: All warnings of manifests and of the plan, one line each. Ansible's own show 20 of each.
+  description: All warnings about manifests and the plan, one line each. The warnings that Ansible prints are limited to
+    20 of each group.
   returned: success
   type: list
   elements: str

@@ -7,18 +7,19 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: chart_mirror
-short_description: Images that charts name, and copies of the charts
+short_description: List the images of Helm charts and mirror the charts
 version_added: 0.1.0
 description:
-  - Downloads charts, renders each as it is installed, and returns the images that it names.
-  - With O(state=copied), also keeps their archives in a folder and pushes them to an OCI registry. An archive that is
-    another one than the folder's C(charts.lock) or the registry has is refused.
-  - Runs Helm on the machine that it runs on. Settings, caches and logins of its user are neither read nor written.
+  - Downloads Helm charts, renders each chart with the values of its installation, and returns the images that it
+    references.
+  - With O(state=copied), also stores the chart archives in a directory and pushes them to an OCI registry. An archive
+    that differs from the directory's C(charts.lock) or from the chart in the registry is rejected.
+  - Runs Helm on the host of the task. Helm neither reads nor writes the user's settings, caches and credentials.
 requirements:
   - Helm >= 3.17
 options:
   charts:
-    description: Charts as P(modelplane.fleet.mirror_charts#filter) returns them.
+    description: The charts, as returned by P(modelplane.fleet.mirror_charts#filter).
     type: list
     elements: dict
     required: true
@@ -28,35 +29,35 @@ options:
         type: str
         required: true
       version:
-        description: Its version.
+        description: The version of the chart.
         type: str
         required: true
       source:
-        description: The repository that it comes from.
+        description: The source repository of the chart.
         type: str
         required: true
       file:
-        description: The name of its archive.
+        description: The file name of the chart archive.
         type: str
         required: true
       ref:
-        description: What Helm pulls.
+        description: The chart reference for C(helm pull).
         type: str
         required: true
       repository:
-        description: The repository of the older kind that O(charts[].ref) is in.
+        description: The HTTP repository that contains O(charts[].ref). Empty for a chart in an OCI registry.
         type: str
         default: ""
       archive:
-        description: The path of the archive, where it is in O(folder) already.
+        description: The path of the archive, if O(folder) already contains it.
         type: str
         default: ""
       destination:
-        description: The repository of the copy, C(oci://HOST[:PORT][/FOLDER]). Empty where there is none.
+        description: The repository of the copy, C(oci://HOST[:PORT][/FOLDER]). If empty, the chart is not pushed.
         type: str
         default: ""
       renders:
-        description: Each way in which it is installed.
+        description: The installations of the chart. The chart is rendered once for each installation.
         type: list
         elements: dict
         default: []
@@ -66,27 +67,27 @@ options:
             type: str
             required: true
           namespace:
-            description: Its namespace.
+            description: The namespace of the release.
             type: str
             required: true
           values:
-            description: Its values.
+            description: The values of the release.
             type: dict
             default: {}
   state:
-    description: V(listed) changes nothing; V(copied) copies.
+    description: V(listed) changes nothing. V(copied) copies the charts.
     type: str
     choices: [listed, copied]
     default: copied
   folder:
-    description: A folder for archives, and for C(charts.lock) with their checksums.
+    description: A directory for the archives, and for C(charts.lock) with their checksums.
     type: path
   replace:
-    description: Whether to write over a chart of the same version in the registry that is another one.
+    description: Whether to replace a chart in the registry that has the same version but a different digest.
     type: bool
     default: false
   logins:
-    description: Logins to repositories of charts that are no OCI registries.
+    description: Credentials for HTTP chart repositories, which are not OCI registries.
     type: list
     elements: dict
     default: []
@@ -96,25 +97,23 @@ options:
         type: str
         required: true
       username:
-        description: The name of the user.
+        description: The user name.
         type: str
         required: true
       password:
-        description: The password of the user. It is input of Helm, never an argument.
+        description: The password. It is passed to Helm as input, never as an argument.
         type: str
         required: true
   helm:
-    description: The program Helm.
+    description: The path of the C(helm) executable.
     type: path
     default: helm
 extends_documentation_fragment:
   - modelplane.fleet.mirror
-author:
-  - The modelplane.fleet authors (@modelplane)
 """
 
 EXAMPLES = r"""
-- name: Keep the charts of the serving stack
+- name: Store the charts of the serving stack
   modelplane.fleet.chart_mirror:
     charts: "{{ hostvars | modelplane.fleet.mirror_charts(stacks) }}"
     folder: /srv/fleet/charts
@@ -127,18 +126,18 @@ EXAMPLES = r"""
 
 RETURN = r"""
 images:
-  description: By chart and version, the images that it names, with registry and tag or digest.
+  description: The images that each chart references, with registry and tag or digest, by chart and version.
   returned: always
   type: dict
   sample: {lws v0.8.0: ["registry.k8s.io/lws/lws:v0.8.0"]}
 actions:
-  description: Each thing that was done, or would be in check mode.
+  description: The actions that were taken or, in check mode, would be taken, one line each.
   returned: always
   type: list
   elements: str
   sample: ["lws-v0.8.0.tgz pushed to oci://mirror.example/charts/registry.k8s.io/lws/charts"]
 problems:
-  description: Each chart that could not be read or copied, and why.
+  description: The charts that could not be read or copied, with the reason, one line each.
   returned: always
   type: list
   elements: str

@@ -7,23 +7,23 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: cloud_account
-short_description: Record the quotas and the capacity of accounts in the observations of a fleet
+short_description: Record the quotas and capacity of cloud accounts for plans
 version_added: 0.1.0
 description:
-  - Writes what M(modelplane.fleet.cloud_preflight_info) read of accounts in clouds to the observations of the fleet,
-    for plans that contact nothing. With it, a plan refuses node pools that the quotas of an account have no room for.
-  - What is recorded of an account stays until it is read again; all else in the file stays too.
+  - Writes the account data that M(modelplane.fleet.cloud_preflight_info) returns to the observation file of the fleet.
+    A plan that contacts no cloud can then reject node pools that exceed the quotas of an account.
+  - The data of an account is kept until it is recorded again. All other content of the file is kept.
 options:
   accounts:
-    description: Accounts, as RV(modelplane.fleet.cloud_preflight_info#module:observed) has them.
+    description: The accounts, as in RV(modelplane.fleet.cloud_preflight_info#module:observed).
     type: list
     elements: dict
     required: true
   clusters:
     description:
-      - The names in the cloud of all clusters that the fleet has there. Others are left out of the accounts of
-        O(provider).
-      - Without it, no cluster is left out.
+      - The cloud names of all clusters of the fleet in the cloud O(provider). Other clusters are omitted from the
+        accounts of this cloud.
+      - If unset, no cluster is omitted.
     type: list
     elements: str
   provider:
@@ -31,12 +31,12 @@ options:
     type: str
   path:
     description:
-      - The file with the observations, for the option O(modelplane.fleet.build#module:observations). Only its owner
-        can read it. It is created when there is none.
+      - The observation file, for the option O(modelplane.fleet.build#module:observations). Only its owner can read it.
+        It is created if it does not exist.
     type: path
     required: true
   chdir:
-    description: The folder that a relative O(path) starts from.
+    description: The base directory of a relative O(path).
     type: path
 requirements:
   - pydantic >= 2.10
@@ -52,7 +52,7 @@ attributes:
     description: Shows the accounts before and after.
   idempotent:
     support: partial
-    description: Each account has the day on which it was observed, so that the file changes with it.
+    description: Each account contains the date of its observation, so the file changes with the date.
 seealso:
   - module: modelplane.fleet.cloud_preflight_info
   - module: modelplane.fleet.build
@@ -66,7 +66,7 @@ EXAMPLES = r"""
     plan: "{{ eks_cluster_object | modelplane.fleet.eks_plan }}"
   register: preflight
 
-- name: Record what it has
+- name: Record the account
   modelplane.fleet.cloud_account:
     accounts: "{{ preflight.observed }}"
     path: .cache/observed.json
@@ -74,7 +74,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 accounts:
-  description: The accounts that are in the file now, in check mode those that would be.
+  description: The accounts in the file or, in check mode, the accounts that would be in the file.
   returned: success
   type: list
   elements: dict

@@ -7,32 +7,30 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: cloud_cluster_info
-short_description: Gather the clusters of a fleet that are to be created in a cloud
+short_description: Gather the cloud clusters of a fleet
 version_added: 0.1.0
 description:
-  - Returns the cloud cluster of each InferenceCluster, and each object of the kind of a cloud that a user wrote.
-  - Returns the problems of each of them before anything is created. Problems of a pool of an InferenceCluster are
+  - Returns the cloud cluster of each InferenceCluster, and each EKSCluster or GKECluster that a user created.
+  - Returns the problems of each cluster before anything is created. Problems of an InferenceCluster's node pool are
     returned with that InferenceCluster.
-  - Reads manifests, and the control cluster when one is given. Manifests override resources of the same name there. The
-    cloud cluster of an earlier run is included only if its InferenceCluster no longer exists.
-  - An object of the kind of a cloud in the namespace C(modelplane-system), and an InferenceCluster of its name with
-    source C(Existing) and the Secret of its kubeconfig, are one cluster. If another Secret is written, the problem has
-    the expected name.
+  - Reads manifests, and the control cluster if O(control) is given. Manifests override resources of the same name on
+    the control cluster. The cloud cluster of an earlier run is included only if its InferenceCluster no longer exists.
+  - An EKSCluster or GKECluster in the namespace C(modelplane-system) belongs to the InferenceCluster of the same name,
+    if that InferenceCluster has the source C(Existing) and refers to the cluster's kubeconfig Secret. If it refers to
+    another Secret, the problem contains the expected Secret name.
 options:
   path:
     description:
-      - The build folder. ModelReplicas are counted in it when there is no control cluster.
+      - The build directory. Used to count ModelReplicas if no control cluster is given.
     type: path
 extends_documentation_fragment:
   - modelplane.fleet.declared
   - modelplane.fleet.clusters.control
   - modelplane.fleet.attributes.read_only
-author:
-  - The modelplane.fleet authors (@modelplane)
 """
 
 EXAMPLES = r"""
-- name: Gather the clusters that are to be created
+- name: Gather the cloud clusters
   modelplane.fleet.cloud_cluster_info:
     resources: [manifests/]
   register: cloud
@@ -44,34 +42,34 @@ EXAMPLES = r"""
 
 RETURN = r"""
 clusters:
-  description: Each InferenceCluster, and each cluster of the kind of a cloud that is written, by its name.
+  description: Each InferenceCluster, and each EKSCluster or GKECluster, by name.
   returned: success
   type: dict
   contains:
     source:
-      description: C(spec.cluster.source) of the InferenceCluster; without one, that of the cloud.
+      description: The C(spec.cluster.source) of the InferenceCluster. Without an InferenceCluster, the cloud's source.
       type: str
       returned: always
     provider:
-      description: The name of the cloud, as in variables; empty for a cluster that is not created in one.
+      description: The name of the cloud, as in variable names. Empty for a cluster that is not created in a cloud.
       type: str
       returned: always
     object:
       description:
-        - The object of the kind of the cloud. Empty when there is none, or when the InferenceCluster cannot become
-          one.
+        - The EKSCluster or GKECluster object. Empty if the cluster is not created in a cloud, or if the
+          InferenceCluster has errors that prevent it.
       type: dict
       returned: always
     cloud_name:
-      description: The name of the cluster in its cloud; empty when it is not created in one.
+      description: The name of the cluster in its cloud. Empty for a cluster that is not created in a cloud.
       type: str
       returned: always
     project:
-      description: The project of the cluster in its cloud; empty when that of the credentials is used.
+      description: The cloud project of the cluster. Empty if the project of the credentials is used.
       type: str
       returned: always
     replicas:
-      description: The number of ModelReplicas that are scheduled on it.
+      description: The number of ModelReplicas that are scheduled on the cluster.
       type: int
       returned: always
     problems:
@@ -89,14 +87,14 @@ clusters:
       replicas: 2
       problems: []
 networks:
-  description: The ranges of addresses of the clusters, by the name of the cloud, as preflight compares them.
+  description: The CIDR ranges of the cluster networks, by cloud name, in the format that preflight checks use.
   returned: success
   type: dict
   sample: {eks: [{name: eks-us-west, region: us-west-2, cidr: 10.0.0.0/16}]}
 held:
   description:
-    - The clusters that stay unchanged, as their manifest, or that of one of their classes, has errors. They are not in
-      RV(clusters).
+    - The clusters that are frozen because their manifest, or the manifest of one of their classes, has errors. They are
+      not in RV(clusters).
     - Always empty unless O(invalid=hold).
   returned: success
   type: list

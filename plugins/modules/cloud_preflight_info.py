@@ -7,57 +7,56 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: cloud_preflight_info
-short_description: Report what would keep a planned cluster from being created in its cloud
+short_description: Check whether a planned cluster can be created in its cloud
 version_added: 0.1.0
 description:
-  - Checks, before anything is created, whether the credentials work, whether the account or project and the region can
-    be used, whether the cloud offers the Kubernetes version, whether the zones exist and have the machines, whether
-    these are what the plan needs, and whether the quotas let the nodes start.
-  - In AWS also EFA and capacity reservations are checked, in Google Cloud the enabled APIs, the permissions,
-    and the account of nodes.
-  - All that is found is returned at once, in RV(problems) and RV(warnings_found). The task fails only where nothing can
-    be read at all, as without credentials.
-  - A finding about what exists already, the cluster or a pool of nodes, is a warning, as nothing is created for it.
+  - Checks, before anything is created, the credentials, the account or project, the region, the Kubernetes version, the
+    zones, the instance types and their properties, and the quotas for the planned nodes.
+  - In AWS the module also checks EFA and capacity reservations. In Google Cloud it also checks enabled APIs,
+    permissions, and the service account of the nodes.
+  - Returns all findings together, in RV(problems) and RV(warnings_found). The task fails only if nothing can be read,
+    for example without credentials.
+  - A finding about an existing cluster or node pool is a warning, because nothing is created for it.
 options:
   plan:
     description:
-      - The plan of the cluster, as P(modelplane.fleet.eks_plan#filter) or P(modelplane.fleet.gke_plan#filter) returns
-        it. The project of a plan counts, and not O(project).
-      - Without it, only what a plan can be made with is read, RV(account) and RV(zones) in AWS, RV(account) and
-        RV(project) in Google Cloud.
+      - The plan of the cluster, as returned by P(modelplane.fleet.eks_plan#filter) or
+        P(modelplane.fleet.gke_plan#filter). The project of a plan overrides O(project).
+      - If unset, the module reads only the values that a plan needs. These are RV(account) and RV(zones) in AWS, and
+        RV(account) and RV(project) in Google Cloud.
     type: dict
   others:
     description:
-      - The networks of the other clusters of the fleet, which should not overlap. A cluster with several ranges is
-        listed once for each.
+      - The networks of the other clusters of the fleet, which must not overlap with the planned network. List a cluster
+        with several CIDR ranges once for each range.
     type: list
     elements: dict
     default: []
     suboptions:
       name:
-        description: The name.
+        description: The name of the cluster.
         type: str
         required: true
       region:
-        description: The region.
+        description: The region of the cluster.
         type: str
         required: true
       cidr:
-        description: A range of addresses of its network.
+        description: A CIDR range of the cluster's network.
         type: str
         required: true
   key:
     description:
-      - Whether a key of the service account of the cluster is created, as with a control cluster. Without one, the
-        permissions for that are not needed.
-      - Of O(provider=gke).
+      - Whether the module checks the permissions to create a service account key for the cluster. The key is only
+        needed for a fleet with a control cluster.
+      - Only for O(provider=gke).
     type: bool
     default: true
 extends_documentation_fragment:
   - modelplane.fleet.clouds
   - modelplane.fleet.attributes.read_only
 notes:
-  - Enabling and disabling APIs, and new rights, take Google a minute or two.
+  - Google Cloud needs one to two minutes to apply changes of APIs and permissions.
 seealso:
   - module: modelplane.fleet.cloud_resources
   - module: modelplane.fleet.cloud_orphans
@@ -83,7 +82,7 @@ EXAMPLES = r"""
   register: preflight
   failed_when: preflight.problems != []
 
-- name: Read the project of the credentials
+- name: Find the project of the credentials
   modelplane.fleet.cloud_preflight_info:
     provider: gke
     credentials_file: /etc/modelplane/fleet-prod.json
@@ -101,36 +100,36 @@ EXAMPLES = r"""
 RETURN = r"""
 account:
   description:
-    - In AWS the number of the account, empty when AWS refuses the credentials.
-    - In Google Cloud the address of the account that the credentials are of, or the provider of a federated identity
-      that acts as itself; empty where the credentials do not say, as those of a user.
+    - In AWS the account number. Empty if AWS rejects the credentials.
+    - In Google Cloud the email address of the service account of the credentials, or the provider of a federated
+      identity without a service account. Empty if the credentials do not contain it, for example user credentials.
   returned: success
   type: str
   sample: "123456789012"
 arn:
-  description: The ARN of the identity that the credentials are of.
+  description: The ARN of the identity of the credentials.
   returned: with O(provider=eks)
   type: str
   sample: arn:aws:sts::123456789012:assumed-role/fleet/ops
 project:
-  description: The ID of the project; that of the plan, of O(project), of the environment, or of the credentials.
+  description: The project ID, from the plan, O(project), the environment, or the credentials.
   returned: with O(provider=gke)
   type: str
   sample: fleet-prod
 zones:
   description:
-    - In AWS the zones of the region that are available to the account and that the control plane of a cluster can be
-      in. Local zones are left out, and those in which EKS takes no subnets (by their ids, as names differ per account).
-    - In Google Cloud the zones of the region that are up; empty without O(plan).
+    - In AWS the zones of the region that are available to the account and that EKS supports for control plane subnets.
+      Local zones are omitted. Unsupported zones are recognized by zone ID, because zone names differ between accounts.
+    - In Google Cloud the zones of the region that are up. Empty without O(plan).
   returned: success
   type: list
   elements: str
   sample: [us-west-2a, us-west-2b, us-west-2c, us-west-2d]
 observed:
   description:
-    - What was read of the account or project, as far as O(plan) is about it, for M(modelplane.fleet.cloud_account).
-      These are quotas, reservations, where machines are offered, and which node pools exist; in Google Cloud also what
-      counts in all regions together.
+    - The account or project data that O(plan) needs, for M(modelplane.fleet.cloud_account). It contains quotas,
+      reservations, zones that offer the instance types, and existing node pools. In Google Cloud it also contains the
+      quotas that apply to all regions together.
     - Empty without O(plan).
   returned: success
   type: list
@@ -151,35 +150,35 @@ observed:
       zones: [{name: us-west-2a, id: usw2-az1}, {name: us-west-2b, id: usw2-az2}]
       clusters: [{name: eks-us-west, pools: [{name: system, nodes: 2}]}]
 subnet_zones:
-  description: The zones that subnets of the planned cluster have already, by their ranges; empty without O(plan).
+  description: The zones of existing subnets of the planned cluster, by CIDR range. Empty without O(plan).
   returned: with O(provider=eks)
   type: dict
   sample: {10.0.0.0/20: us-west-2a, 10.0.48.0/20: us-west-2a}
 groups_without_template:
   description:
-    - The node groups of the planned cluster that exist without a launch template; empty without O(plan).
-    - Where there are some, plan again, with them as an option of P(modelplane.fleet.eks_plan#filter), so that they stay
-      as they are.
+    - The existing node groups of the planned cluster that have no launch template. Empty without O(plan).
+    - If there are any, plan again and pass them as an option of P(modelplane.fleet.eks_plan#filter), so that they are
+      left unchanged.
   returned: with O(provider=eks)
   type: list
   elements: str
   sample: [gpu-l4]
 zones_fit:
   description:
-    - Whether the plan has its subnets in such zones, and those that exist in their own. If not, plan again, with
-      RV(zones) and RV(subnet_zones) as options of P(modelplane.fleet.eks_plan#filter).
+    - Whether the planned subnets are in RV(zones), and existing subnets keep their zones. If V(false), plan again and
+      pass RV(zones) and RV(subnet_zones) as options of P(modelplane.fleet.eks_plan#filter).
   returned: with O(provider=eks)
   type: bool
   sample: true
 problems:
-  description: What has to be corrected first, one line each, with what to do.
+  description: Problems that prevent the creation of the cluster, one line each, with a fix.
   returned: success
   type: list
   elements: str
   sample:
     - "node pool gpu: p5.48xlarge is not offered in us-west-2d. It is offered in us-west-2a, us-west-2b, us-west-2c"
 warnings_found:
-  description: What may fail later, and what could not be checked, one line each.
+  description: Problems that might occur later, and checks that were not possible, one line each.
   returned: success
   type: list
   elements: str

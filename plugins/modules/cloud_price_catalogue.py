@@ -7,34 +7,34 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: cloud_price_catalogue
-short_description: Write the prices of a cloud for the machines of a fleet into its price catalog
+short_description: Write the node prices of a cloud to the price catalog
 version_added: 0.1.0
 description:
-  - Asks a cloud for the prices of all machines that node pools of InferenceClusters have there, and writes them into
-    the price catalog. Plans show costs at these prices.
-  - Prices of the same machines, places and purchase options are replaced. All others stay, also those that users wrote;
-    comments in the file do not.
-  - In AWS these are prices on demand by region (Price List API, GetProducts) and of spot instances by zone (EC2,
-    DescribeSpotPriceHistory), for Linux. What Capacity Blocks cost is not in these APIs.
-  - In Google Cloud these are prices on demand and of spot machines by region (Cloud Billing Catalog API), the sum of
-    vCPUs, memory and GPUs of machine types A2, A3 High, A3 Mega and G2. Local SSDs are not part of them, and the SKUs
-    of other families are not known.
-  - List prices are not what a contract says.
+  - Queries a cloud for the prices of all instance types that node pools of InferenceClusters use, and writes the prices
+    to the price catalog. Plans use these prices to estimate costs.
+  - Replaces prices of the same instance type, location and purchase option. Keeps all other prices, including prices
+    that users wrote. Comments in the file are lost.
+  - In AWS these are on-demand prices by region (Price List API, GetProducts) and spot prices by zone (EC2,
+    DescribeSpotPriceHistory), for Linux. These APIs do not contain the prices of Capacity Blocks.
+  - In Google Cloud these are on-demand and spot prices by region (Cloud Billing Catalog API). A price is the sum of the
+    prices of vCPUs, memory and GPUs. The supported machine types are A2, A3 High, A3 Mega and G2. Prices of local SSDs
+    are not included.
+  - The prices are list prices, which can differ from your contract.
 options:
   resources:
-    description: Files, folders and glob patterns with the manifests of the fleet.
+    description: Files, directories and glob patterns with the manifests of the fleet.
     type: list
     elements: path
     required: true
   chdir:
-    description: The folder that relative paths of O(resources) and O(path) start from.
+    description: The base directory of relative paths in O(resources) and O(path).
     type: path
   path:
-    description: The price catalog. It is created when there is none.
+    description: The price catalog. It is created if it does not exist.
     type: path
     required: true
   currency:
-    description: The currency of a catalogue that is created; one that exists has its own.
+    description: The currency of a new catalog. An existing catalog keeps its currency.
     type: str
     default: USD
 extends_documentation_fragment:
@@ -42,28 +42,28 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     support: full
-    description: Asks for prices, and writes nothing.
+    description: Queries the prices, and writes nothing.
   diff_mode:
     support: full
-    description: Shows the catalogue before and after.
+    description: Shows the catalog before and after.
   idempotent:
     support: partial
-    description: Each entry has the day on which the price was valid, so that the catalogue changes with it.
+    description: Each entry contains the date of the price, so the catalog changes with the date.
 notes:
-  - O(region) is not needed. Prices are asked for the regions of the clusters.
+  - O(region) is not needed, because the module queries prices for the regions of the clusters.
 seealso:
   - module: modelplane.fleet.build
 """
 
 EXAMPLES = r"""
-- name: Write the prices of AWS
+- name: Write AWS prices
   modelplane.fleet.cloud_price_catalogue:
     provider: eks
     profile: billing
     resources: [manifests/]
     path: prices.yaml
 
-- name: Write the prices of Google Cloud
+- name: Write Google Cloud prices
   modelplane.fleet.cloud_price_catalogue:
     provider: gke
     project: fleet-prod
@@ -73,13 +73,13 @@ EXAMPLES = r"""
 
 RETURN = r"""
 machines:
-  description: The machines that prices were asked for, with their regions.
+  description: The instance types with queried prices, and their regions.
   returned: success
   type: list
   elements: str
   sample: [g6.xlarge in us-west-2]
 missing:
-  description: The machines that have no price, with the reason. Each is a warning too.
+  description: The instance types without a price, with the reason. The module also warns about each of them.
   returned: success
   type: list
   elements: str

@@ -7,40 +7,39 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: cloud_resources
-short_description: Create, update and delete the objects of a cloud that a plan lists
+short_description: Create, update and delete the planned cloud resources of a cluster
 version_added: 0.1.0
 description:
-  - Creates and updates the objects that a plan lists, or deletes them. A plan is what
-    P(modelplane.fleet.eks_plan#filter) and P(modelplane.fleet.gke_plan#filter) return. A network, a cluster with its
-    nodes, and the rights of both are one task.
-  - All are read first. Nothing is begun when one of them has another owner, or when a field differs that the cloud
-    cannot change; the message says what to do about it.
-  - Objects that do not need each other are created at the same time. Changes of what takes one change at a time, such
-    as a cluster with its node pools in Google Cloud, follow one another; a change that another run or a person began
-    is waited for.
-  - Only fields that O(resources[].body) has are compared. Defaults that the cloud fills in are no difference. Each
-    change is computed from a reading of a moment ago.
-  - An object without our owner labels is neither changed nor deleted, and fails the task. They are the tags
-    C(modelplane.ai/managed-by), C(modelplane.ai/cluster) and C(modelplane.ai/fleet) in AWS, and the labels
-    C(modelplane-ai-managed-by), C(modelplane-ai-cluster) and C(modelplane-ai-fleet) in Google Cloud, or the same in the
-    description of what has no labels.
-  - Rights in Google Cloud are members of the policy of the project. It is read and written with its etag, so that
-    rights that others give meanwhile are kept.
-  - An object that never became usable, such as a cluster or node pool in C(ERROR), is deleted and created again.
+  - Creates, updates or deletes the cloud resources in a plan, as returned by P(modelplane.fleet.eks_plan#filter) or
+    P(modelplane.fleet.gke_plan#filter). One task manages a network, a cluster with its nodes, and their permissions.
+  - Reads all resources first. If a resource has another owner, or if a field differs that the cloud cannot change, the
+    module fails before any change. The message contains a fix.
+  - Creates independent resources in parallel. Changes are sequential if the cloud accepts only one change at a time,
+    for example for a cluster and its node pools in Google Cloud. The module waits for changes that another run or a
+    user started.
+  - Compares only the fields in O(resources[].body). Default values that the cloud sets are not a difference. The module
+    reads a resource again immediately before it changes it.
+  - Never changes or deletes a resource without the owner labels of the fleet, and fails instead. In AWS these are the
+    tags C(modelplane.ai/managed-by), C(modelplane.ai/cluster) and C(modelplane.ai/fleet). In Google Cloud these are the
+    labels C(modelplane-ai-managed-by), C(modelplane-ai-cluster) and C(modelplane-ai-fleet), or the same text in the
+    description of a resource that does not support labels.
+  - In Google Cloud, permissions are members in the IAM policy of the project. The module reads and writes the policy
+    with its etag, so that concurrent changes of other users are kept.
+  - Deletes and recreates a resource that never became usable, such as a cluster or node pool in the state C(ERROR).
 options:
   resources:
-    description: The objects, as C(resources) of a plan.
+    description: The resources, as C(resources) of a plan.
     type: list
     elements: dict
     required: true
     suboptions:
       key:
-        description: Its name in RV(resources), and in the O(resources[].needs) and references of others.
+        description: The name of the resource in RV(resources), in O(resources[].needs), and in references.
         type: str
         required: true
       kind:
         description:
-          - Its kind. In Google Cloud V(network), V(subnetwork), V(router), V(service), V(cluster),
+          - The kind of the resource. In Google Cloud V(network), V(subnetwork), V(router), V(service), V(cluster),
             V(node-pool), V(service-account) or V(iam-member).
           - In AWS V(vpc), V(subnet), V(internet-gateway), V(elastic-ip), V(nat-gateway), V(route-table),
             V(security-group), V(policy), V(role), V(cluster), V(launch-template), V(node-group), V(addon),
@@ -48,52 +47,54 @@ options:
         type: str
         required: true
       name:
-        description: Its name; of a service account the address, of a right any text.
+        description: The name of the resource. For a service account, its email address. For V(iam-member), any text.
         type: str
         required: true
       parent:
         description:
-          - The path of what it is in, such as C(projects/p/global) or C(projects/p/locations/us-central1) in Google
-            Cloud.
-          - In AWS the region, C(iam) for an object of IAM, and C(clusters/NAME) for what is in a cluster.
+          - The path of the parent. In Google Cloud, for example C(projects/p/global) or
+            C(projects/p/locations/us-central1).
+          - In AWS the region, C(iam) for an IAM resource, or C(clusters/NAME) for a resource in a cluster.
         type: str
         required: true
       body:
         description:
-          - The fields, as the API takes them. A right has C(role) and C(member).
-          - A value may be a reference to a field of another listed object, a mapping of C(ref), the key of that object,
-            and C(field), a path with dots. It is replaced by what the API returns of that object, or in check mode by
-            V((known after creation\)) where that does not exist.
+          - The fields in the format of the cloud API. V(iam-member) has the fields C(role) and C(member).
+          - A value can be a reference to a field of another resource in the list. A reference is a mapping of C(ref),
+            the key of that resource, and C(field), a path with dots. The module replaces it with the value from the
+            API. In check mode, it replaces it with V((known after creation\)) if that resource does not exist.
         type: dict
         default: {}
       initial:
-        description: More fields that it is created with; they are not compared later.
+        description: Additional fields for the creation of the resource. Later runs do not compare them.
         type: dict
         default: {}
       needs:
-        description: The keys of what has to exist before. What the body refers to is needed, too.
+        description: The keys of resources that must exist first, in addition to the resources that the body refers to.
         type: list
         elements: str
         default: []
   purge:
     description:
-      - Whether to delete what exists beside the listed objects, has their owner labels and is not listed, such as node
-        pools of listed clusters. It goes once the listed objects are done, well or not.
-      - With O(cluster), a node pool stays as long as replicas run on it, and so does what it uses. RV(pending) names
-        them.
+      - Whether to delete existing resources that have the owner labels of listed resources but are not listed, such as
+        node pools of a listed cluster. The module deletes them after it has processed the listed resources, even if one
+        of these failed.
+      - With O(cluster), the module keeps a node pool and the resources that it uses while replicas run on the node
+        pool. RV(pending) contains these node pools.
     type: bool
     default: false
   kinds:
     description:
-      - The kinds of objects to change or delete; the others are read only, as objects may refer to them. Without it,
-        all.
+      - The kinds of resources to change or delete. Other kinds are only read, because resources can refer to them. If
+        empty, all kinds are changed.
     type: list
     elements: str
     default: []
   state:
     description:
-      - V(absent) deletes the objects, each before what it needs. APIs of Google Cloud stay enabled, as others may use
-        them, and node pools of GKE go with their cluster.
+      - V(present) creates and updates the resources.
+      - V(absent) deletes the resources in reverse order of their dependencies. Google Cloud APIs stay enabled because
+        other workloads may use them. GKE node pools are deleted with their cluster.
     type: str
     choices: [present, absent]
     default: present
@@ -104,16 +105,16 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     support: full
-    description: Nothing is sent that changes anything.
+    description: Sends no requests that change anything.
   diff_mode:
     support: full
-    description: What changes of each object is shown, by its key.
+    description: Shows the changes of each resource by key.
   idempotent:
     support: full
-    description: Versions are fulfilled by newer ones, as release channels install them.
+    description: A newer version satisfies a requested version, because release channels upgrade clusters.
 notes:
-  - An object that works in part only, such as a cluster in C(DEGRADED), is a warning, with the reason that the cloud
-    gives.
+  - The module warns about a partly functional resource, such as a cluster in the state C(DEGRADED), with the reason
+    from the cloud.
 seealso:
   - plugin: modelplane.fleet.eks_plan
     plugin_type: filter
@@ -123,7 +124,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Create all that a cluster on GKE needs
+- name: Create all cloud resources of a GKE cluster
   modelplane.fleet.cloud_resources:
     provider: gke
     project: fleet-prod
@@ -150,13 +151,13 @@ EXAMPLES = r"""
 
 RETURN = r"""
 actions:
-  description: What was done, or in check mode would be, in words.
+  description: The actions that were taken or, in check mode, would be taken, one line each.
   returned: always
   type: list
   elements: str
   sample: ["create VPC network west", "update node pool gpu: config.machineType; all its nodes are replaced"]
 resources:
-  description: The objects by key, as their API returns them; empty for what does not exist in check mode.
+  description: The resources by key, as returned by the cloud API. Empty for a missing resource in check mode.
   returned: when O(state=present)
   type: dict
   sample:
@@ -165,7 +166,7 @@ resources:
       autoCreateSubnetworks: false
       selfLink: https://www.googleapis.com/compute/v1/projects/fleet-prod/global/networks/modelplane-system-gke-us-central-gke-1a2b3
 removed:
-  description: The keys of what existed and is deleted (in check mode, would be).
+  description: The keys of the deleted resources or, in check mode, of the resources to delete.
   returned: when O(state=absent)
   type: list
   elements: str

@@ -10,26 +10,27 @@ module: cluster_check
 short_description: Check existing clusters for problems with the serving stack and replicas
 version_added: 0.1.0
 description:
-  - Checks clusters that others created, before anything is installed there, and reports all findings together, each
-    with its location and a hint.
-  - An error keeps the serving stack or replicas from working; a warning will do so later, or under some condition, or
-    is about something that cannot be checked from outside.
-  - It checks the version, the nodes of each pool with their labels and taints, the StorageClass for caches, components
-    that others installed, the Secrets that replicas, caches and gateways need, the permissions of the credential,
-    published devices, load balancers, and, on OpenShift, the SecurityContextConstraints. Nothing is changed. Components
-    are checked by the rules of the role C(modelplane.fleet.serving_stack).
+  - Checks existing clusters before anything is installed on them, and reports all findings together, each with its
+    location and a hint.
+  - An error prevents the serving stack or replicas from working. A warning is a problem that occurs later or under a
+    condition, or a check that is not possible from outside the cluster.
+  - The module checks the Kubernetes version, the nodes of each node pool with their labels and taints, the StorageClass
+    of caches, and components that other tools installed. It also checks the Secrets of replicas, caches and gateways,
+    the permissions of the credentials, published devices, load balancers, and, on OpenShift, the
+    SecurityContextConstraints.
+  - Components are checked with the rules of the role P(modelplane.fleet.serving_stack#role). Nothing is changed.
 options:
   components:
     description:
-      - The components of the serving stack, as C(serving_stack_components) of its role. Without them components of
-        others are not checked.
+      - The components of the serving stack, as C(serving_stack_components) of its role. If empty, components that other
+        tools installed are not checked.
     type: list
     elements: dict
     default: []
   choices:
     description:
-      - The variables of the cluster about the stack, in the format of the filter
-        P(modelplane.fleet.stack_plan#filter). C(drivers) are those of the pools by default.
+      - The serving stack variables of the cluster, in the format of the filter P(modelplane.fleet.stack_plan#filter).
+        C(drivers) defaults to the drivers of the node pools.
     type: dict
     default: {}
   adopt:
@@ -42,44 +43,43 @@ options:
     type: float
     default: 900
   recorded_in:
-    description: A ConfigMap, as for M(modelplane.fleet.helm_release_info).
+    description: A ConfigMap, in the format of O(modelplane.fleet.helm_release_info#module:recorded_in).
     type: str
   gateway_api_crds:
-    description: Owner of the CRDs of the Gateway API, C(serving_stack_gateway_api_crds) of the role.
+    description: The owner of the Gateway API CRDs, as C(serving_stack_gateway_api_crds) of the role.
     type: str
     choices: [chart, external]
     default: chart
   pull_secrets:
-    description: Image pull secrets that pods of the serving stack refer to, and that the role does not create.
+    description: The image pull secrets that pods of the serving stack refer to and that the role does not create.
     type: list
     elements: str
     default: []
   rights:
     description:
-      - Objects of rbac.authorization.k8s.io/v1. The credential of the connection needs the permissions that the
-        bindings among them grant to their subjects.
+      - Objects of the API group C(rbac.authorization.k8s.io/v1). The credentials of the connection need the permissions
+        that the bindings in this list grant to their subjects.
     type: list
     elements: dict
     default: []
   engine_constraint:
     description:
-      - On OpenShift, the SecurityContextConstraints that engines need. Empty when their images need none.
+      - The SecurityContextConstraints that engines need on OpenShift. Empty if their images need none.
     type: str
     default: modelplane-engines
   grants:
     description:
-      - Whether RV(clusters[].engine_rights) will be applied next, so that missing SecurityContextConstraints of engines
-        are not an error.
+      - Whether the caller applies RV(clusters[].engine_rights) next. If V(true), missing SecurityContextConstraints of
+        engines are not an error.
     type: bool
     default: false
 extends_documentation_fragment:
   - modelplane.fleet.clusters
   - modelplane.fleet.declared
   - modelplane.fleet.attributes.read_only
-author:
-  - The modelplane.fleet authors (@modelplane)
 notes:
-  - Objects that the credential may not read are a warning, and are not checked. Use the credential of an administrator.
+  - The module warns about objects that the credentials cannot read, and does not check them. Use administrator
+    credentials.
 seealso:
   - module: modelplane.fleet.cluster_info
   - module: modelplane.fleet.helm_release_info
@@ -115,7 +115,7 @@ clusters:
       type: bool
       returned: always
     msg:
-      description: The reason why it could not be checked, else the errors, one line each.
+      description: The reason if the cluster could not be checked. Otherwise the errors, one line each.
       type: str
       returned: always
     findings:
@@ -133,15 +133,15 @@ clusters:
           type: str
           returned: always
         where:
-          description: The object, the field of a manifest or the variable of the finding.
+          description: The object, the manifest field or the variable that the finding is about.
           type: str
           returned: always
         message:
-          description: What is wrong.
+          description: The problem.
           type: str
           returned: always
         hint:
-          description: What to do.
+          description: The fix.
           type: str
           returned: always
     report:
@@ -154,12 +154,12 @@ clusters:
       type: bool
       returned: when the cluster could be checked
     openshift:
-      description: Whether it is OpenShift.
+      description: Whether the cluster is an OpenShift cluster.
       type: bool
       returned: when the cluster could be checked
     engine_rights:
-      description: The ClusterRole that RoleBindings of engines refer to, and its SecurityContextConstraints; empty on
-        other clusters.
+      description: On OpenShift, the ClusterRole that the RoleBindings of engines refer to, and its
+        SecurityContextConstraints. Otherwise empty.
       type: list
       elements: dict
       returned: when the cluster could be checked

@@ -10,76 +10,47 @@ module: cluster_info
 short_description: Observe the clusters of a fleet
 version_added: 0.1.0
 description:
-  - Returns the version of every cluster, the nodes of each pool, the state of the serving stack, the address of the
-    gateway, the workloads of the fleet, and failures of pods.
-  - Compares the devices that DRA drivers publish with those that the InferenceClass of each pool promises, and warns
-    about nodes with less.
-  - Writes the observations to a file for M(modelplane.fleet.build).
-  - A cluster that is unreachable is an observation too and never fails the task; it is in RV(failed_clusters), whatever
-    O(on_error) is. The control cluster has to be reachable, as all objects there would otherwise count as deleted.
+  - Returns the version of every cluster, the nodes of each node pool, the state of the serving stack, the address of
+    the gateway, the workloads of the fleet, and failures of pods.
+  - Compares the devices that DRA drivers publish with the devices in the InferenceClass of each node pool, and warns
+    about nodes with fewer devices. Devices of a node pool are compared only if its InferenceCluster and its
+    InferenceClass are available.
+  - Writes the observed state to a file for M(modelplane.fleet.build).
+  - An unreachable cluster never fails the task, regardless of O(on_error). It is in RV(failed_clusters), and the file
+    records it as unreachable. The control cluster must be reachable, because otherwise all its objects would count as
+    deleted.
 options:
-  resources:
-    description:
-      - Files, folders and glob patterns with the manifests of the fleet, which determine what to observe. Resources on
-        the control cluster are included.
-      - Manifests with errors are skipped. M(modelplane.fleet.resource_info) reports them.
-      - Without the InferenceCluster and the InferenceClass of a pool its devices are not compared.
-    type: list
-    elements: path
-    default: []
-  chdir:
-    description:
-      - The folder that relative paths start from.
-      - Without it, that is the folder of the playbook.
-    type: path
   path:
     description:
-      - The file for the observations, for the option O(modelplane.fleet.build#module:observations).
+      - The file for the observed state, for the option O(modelplane.fleet.build#module:observations).
       - Only its owner can read it. It contains no values of Secrets, only the names of keys with a value.
-      - It is written atomically, and only when it changes. In check mode it is not written.
+      - It is written atomically, and only if it changes. In check mode it is not written.
     type: path
   fleet:
     description:
-      - Name of the fleet, as in M(modelplane.fleet.apply). The fleet's inventory on each cluster contains the applied
-        ModelReplicas. A plan adopts these ModelReplicas if the state of the fleet was lost.
+      - The name of the fleet, as in M(modelplane.fleet.apply). The fleet's inventory on each cluster contains the
+        applied ModelReplicas. A plan adopts these ModelReplicas if the state of the fleet was lost.
       - Workloads of other fleets are ignored.
     type: str
     default: default
-  others:
-    description:
-      - Names of further clusters of the fleet that are not part of this run, as with C(--limit).
-      - They are written to O(path) as not observed, so that nothing on them changes.
-    type: list
-    elements: str
-    default: []
-  declared:
-    description:
-      - Names of further clusters of the fleet that are not observed, as their objects are files.
-      - They are written to O(path) as such, and are assumed to be as declared. They take precedence over O(others).
-    type: list
-    elements: str
-    default: []
 extends_documentation_fragment:
+  - modelplane.fleet.observed
+  - modelplane.fleet.observed.unobserved
   - modelplane.fleet.clusters
-requirements:
-  - pydantic >= 2.10
-  - PyYAML
-author:
-  - The modelplane.fleet authors (@modelplane)
 attributes:
   check_mode:
     support: full
-    description: The module changes nothing on any cluster. In check mode O(path) is not written either.
+    description: The module changes nothing on any cluster. In check mode it does not write O(path).
   diff_mode:
     support: none
     description: There is nothing to compare.
   idempotent:
     support: full
-    description: The module changes nothing; that O(path) was written does not count as a change.
+    description: The module changes nothing on any cluster. A changed O(path) does not count as a change.
 notes:
-  - Credentials have to allow reading all observed objects. Missing permissions for Secrets, DeviceClasses,
-    ResourceSlices and Events are warnings; a Secret that may not be read is assumed to have the expected keys. A
-    cluster that refuses anything else counts as unreachable.
+  - The credentials must allow reading all observed objects. The module warns about missing permissions for Secrets,
+    DeviceClasses, ResourceSlices and Events, and assumes that an unreadable Secret has the expected keys. A cluster
+    that denies access to any other kind counts as unreachable.
 seealso:
   - module: modelplane.fleet.build
   - module: modelplane.fleet.apply
@@ -100,7 +71,7 @@ EXAMPLES = r"""
     path: .cache/observed.json
   register: seen
 
-- name: Build from the observations
+- name: Build with the observed state
   modelplane.fleet.build:
     resources:
       - manifests/
@@ -110,7 +81,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 clusters:
-  description: The observation of each cluster. An unreachable one has only C(failed), C(msg) and C(changed).
+  description: The observed state of each cluster. An unreachable cluster has only C(failed), C(msg) and C(changed).
   returned: success
   type: dict
   contains:
@@ -123,40 +94,40 @@ clusters:
       type: bool
       returned: always
     msg:
-      description: The reason, else the problems of the cluster in one line, empty when there are none.
+      description: The reason if the cluster could not be observed. Otherwise its problems in one line, empty if none.
       type: str
       returned: always
     version:
-      description: Version of the API server.
+      description: The version of the API server.
       type: str
-      returned: when the cluster answered
+      returned: when the cluster is reachable
     nodes:
-      description: Nodes of each pool, by the label modelplane.ai/pool.
+      description: The nodes of each node pool, by the label C(modelplane.ai/pool).
       type: dict
-      returned: when the cluster answered
+      returned: when the cluster is reachable
     gateway:
-      description: Address of the gateway, empty while there is none.
+      description: The address of the gateway. Empty if the gateway has no address.
       type: str
-      returned: when the cluster answered
+      returned: when the cluster is reachable
     stack:
-      description: Whether all components that replicas need are ready, and what is missing.
+      description: Whether all components that replicas need are ready, and the missing components.
       type: dict
-      returned: when the cluster answered
+      returned: when the cluster is reachable
     workloads:
-      description: The workloads of the fleet there.
+      description: The workloads of the fleet on the cluster.
       type: list
       elements: dict
-      returned: when the cluster answered
+      returned: when the cluster is reachable
     failing_pods:
-      description: Pods that do not run, with the reasons.
+      description: The pods that do not run, with the reasons.
       type: list
       elements: dict
-      returned: when the cluster answered
+      returned: when the cluster is reachable
     warnings:
-      description: Devices that differ from their class, and objects that could not be read.
+      description: Differences between devices and their class, and objects that could not be read.
       type: list
       elements: str
-      returned: when the cluster answered
+      returned: when the cluster is reachable
   sample:
     onprem:
       changed: false
@@ -176,7 +147,7 @@ clusters:
       failing_pods: []
       warnings: []
 control:
-  description: The observation of the control cluster.
+  description: The observed state of the control cluster.
   returned: when O(control) is given
   type: dict
   sample:
@@ -185,13 +156,13 @@ control:
     failing_pods: []
     warnings: []
 failed_clusters:
-  description: Clusters that could not be observed.
+  description: The clusters that could not be observed.
   returned: success
   type: list
   elements: str
   sample: []
 requests:
-  description: Requests that were sent to workload clusters and the control cluster.
+  description: The number of requests to inference clusters and the control cluster.
   returned: success
   type: int
   sample: 24

@@ -7,25 +7,25 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: cluster_kubeconfig
-short_description: Write a kubeconfig for programs that need one
+short_description: Write a kubeconfig file for other tools
 version_added: 0.1.0
 description:
   - Writes a kubeconfig file that connects to one cluster in the same way as the modules of this collection, for Helm
-    and other programs.
-  - The file contains the credentials themselves and refers to no other files or programs. A token of a cloud is created
-    for it, and is not renewed in it. Run the module again before each use; tokens of some clouds expire after 15
-    minutes.
-  - Never reports a change, since the file is temporary and determined by its arguments.
+    and other tools.
+  - The file contains the credentials and does not refer to other files or executables. The module creates a cloud token
+    for the file, which does not renew it. Run the module again before each use, because tokens of some clouds expire
+    after 15 minutes.
+  - Never reports a change, because the file is temporary and depends only on the module's arguments.
 options:
   path:
     description:
-      - The file. Only its owner can read it.
-      - A missing folder is created.
+      - The path of the file. Only its owner can read it.
+      - A missing parent directory is created.
     type: path
     required: true
   state:
     description:
-      - V(absent) removes the file. No cluster is needed for that.
+      - V(present) writes the file. V(absent) removes the file, and needs no cluster.
     type: str
     choices: [present, absent]
     default: present
@@ -33,26 +33,24 @@ extends_documentation_fragment:
   - modelplane.fleet.clusters
 requirements:
   - PyYAML
-author:
-  - The modelplane.fleet authors (@modelplane)
 attributes:
   check_mode:
     support: full
     description: No file is written or removed.
   diff_mode:
     support: none
-    description: The file is secret.
+    description: The file contains credentials.
   idempotent:
     support: full
     description: The module never reports a change.
 notes:
-  - O(clusters) has exactly one entry here.
+  - O(clusters) must contain exactly one cluster.
 seealso:
   - module: modelplane.fleet.kubeconfig
 """
 
 EXAMPLES = r"""
-- name: Write a kubeconfig of a cluster for Helm
+- name: Write a kubeconfig file for Helm
   modelplane.fleet.cluster_kubeconfig:
     path: /run/user/1000/west.kubeconfig
     clusters:
@@ -68,12 +66,12 @@ EXAMPLES = r"""
 
 RETURN = r"""
 path:
-  description: The file.
+  description: The path of the file.
   returned: success
   type: str
   sample: /run/user/1000/west.kubeconfig
 server:
-  description: The API server, without parts of its URL that may be secret.
+  description: The URL of the API server, without parts that might be secret.
   returned: when O(state=present)
   type: str
   sample: https://west.example:6443

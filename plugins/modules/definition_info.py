@@ -7,34 +7,32 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: definition_info
-short_description: Gather the CustomResourceDefinitions of clusters and the number of their objects
+short_description: Gather CustomResourceDefinitions and the number of their objects
 version_added: 0.1.0
 description:
-  - Determines which CustomResourceDefinitions can be removed without losing objects. All objects of a kind are deleted
-    with its definition.
-  - Sends one request for the definitions of a cluster, and one for the objects of each chosen one.
+  - Determines which CustomResourceDefinitions (CRDs) you can remove without losing objects. Kubernetes deletes all
+    objects of a kind with its CRD.
+  - Sends one request for the CRDs of a cluster, and one request for the objects of each selected CRD.
 options:
   groups:
-    description: API groups whose definitions are chosen.
+    description: API groups whose CRDs are selected.
     type: list
     elements: str
     default: []
   names:
-    description: Names of further definitions.
+    description: Names of additional CRDs.
     type: list
     elements: str
     default: []
 extends_documentation_fragment:
   - modelplane.fleet.clusters
   - modelplane.fleet.attributes.read_only
-author:
-  - The modelplane.fleet authors (@modelplane)
 seealso:
   - module: modelplane.fleet.helm_release_info
 """
 
 EXAMPLES = r"""
-- name: Gather the remaining definitions of cert-manager
+- name: Gather the remaining CRDs of cert-manager
   modelplane.fleet.definition_info:
     clusters:
       - name: onprem
@@ -45,37 +43,37 @@ EXAMPLES = r"""
 
 RETURN = r"""
 clusters:
-  description: What is on each workload cluster.
+  description: The result of each inference cluster.
   returned: always
   type: dict
   contains:
     definitions:
-      description: The definitions by name.
+      description: The selected CRDs by name.
       type: dict
-      returned: when the cluster could be asked
+      returned: when the cluster is reachable
     unused:
       description:
-        - Those without objects, with the fields that name each one, as a task of M(kubernetes.core.k8s) takes them to
-          delete them all. Of those that only O(names) names, those with the label C(app.kubernetes.io/managed-by), as
-          others are of other owners.
+        - CRDs without objects, in the format of O(kubernetes.core.k8s#module:definition), for a task that deletes them.
+          A CRD that is only in O(names) is included only if it has the label C(app.kubernetes.io/managed-by), because
+          other CRDs have another owner.
       type: list
       elements: dict
-      returned: when the cluster could be asked
+      returned: when the cluster is reachable
     kept:
-      description: A line for each that has objects, or whose objects cannot be counted.
+      description: One line for each CRD that has objects, or whose objects cannot be counted.
       type: list
       elements: str
-      returned: when the cluster could be asked
+      returned: when the cluster is reachable
     changed:
       description: Always V(false).
       type: bool
       returned: always
     failed:
-      description: Whether the cluster could not be asked.
+      description: Whether the cluster could not be queried.
       type: bool
       returned: always
     msg:
-      description: Why not.
+      description: The reason of the failure.
       type: str
       returned: always
   sample:
@@ -89,7 +87,7 @@ clusters:
           kind: Issuer
           # The label app.kubernetes.io/managed-by.
           managed_by: Helm
-          # -1 where no version is served, so that they cannot be counted.
+          # -1 if no version is served, so that the objects cannot be counted.
           objects: 0
       unused:
         - apiVersion: apiextensions.k8s.io/v1
@@ -97,7 +95,7 @@ clusters:
           metadata: {name: issuers.cert-manager.io}
       kept: []
 failed_clusters:
-  description: The clusters that could not be asked.
+  description: The clusters that could not be queried.
   returned: always
   type: list
   elements: str

@@ -7,73 +7,52 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: gcp_service_account_key
-short_description: Keep the key of a service account of Google Cloud in a Secret on the control cluster
+short_description: Store a Google Cloud service account key on the control cluster
 version_added: 0.1.0
 description:
-  - Keeps a key of a service account that Google accepts in a Secret on the control cluster.
-  - Google gives out the private part of a key once. The key in the Secret is kept for as long as Google has it, it is
-    not disabled, and has not ended. Else a new one is created.
-  - Keys that are as old as the one in the Secret, or older, are deleted, as an account has ten at most.
-  - A service account without C(modelplane-ai-managed-by=modelplane-fleet) in its description, and a Secret without the
-    label C(app.kubernetes.io/managed-by=modelplane.fleet) or with the label C(modelplane.ai/cluster) of another
-    cluster, are not touched, and fail the task.
+  - Stores a valid key of a Google Cloud service account in a Secret on the control cluster.
+  - Google Cloud returns the private part of a key only at its creation. The module keeps the key in the Secret while it
+    exists in Google Cloud, is enabled, and has not expired. Otherwise the module creates a new key.
+  - Deletes other keys of the account that are as old as the key in the Secret, or older, because an account can have at
+    most ten keys.
+  - Fails without changes if the description of the service account does not contain
+    C(modelplane-ai-managed-by=modelplane-fleet). Also fails if the Secret does not have the label
+    C(app.kubernetes.io/managed-by=modelplane.fleet), or has the label C(modelplane.ai/cluster) of another cluster.
 options:
   email:
-    description: The address of the service account.
+    description: The email address of the service account.
     type: str
     required: true
-  secret:
-    description: Where the key is kept. Its namespace is created when it does not exist.
-    type: dict
-    required: true
-    suboptions:
-      namespace:
-        description: Namespace of the Secret.
-        type: str
-        required: true
-      name:
-        description: Name of the Secret.
-        type: str
-        required: true
-      key:
-        description: The key of the Secret that holds the key file (JSON).
-        type: str
-        default: private_key
-  labels:
-    description:
-      - Labels of the Secret, besides C(app.kubernetes.io/managed-by).
-      - With C(modelplane.ai/cluster), a Secret of another cluster is refused.
-    type: dict
-    default: {}
   state:
     description:
-      - V(absent) deletes the Secret, and at Google the key that is in it.
+      - V(present) stores the key. V(absent) deletes the Secret, and deletes its key in Google Cloud.
     type: str
     choices: [present, absent]
     default: present
 extends_documentation_fragment:
+  - modelplane.fleet.control_secrets.account_key
   - modelplane.fleet.google
   - modelplane.fleet.clusters.control
 attributes:
   check_mode:
     support: full
-    description: Nothing is sent that changes anything. The service account need not exist.
+    description: Sends no requests that change anything. The service account does not need to exist.
   diff_mode:
     support: full
-    description: IDs of keys and labels are shown, and nothing secret.
+    description: Shows key IDs and labels, and no secret values.
   idempotent:
     support: full
-    description: A key that is good is kept.
+    description: A valid key is kept.
 notes:
-  - O(control) is needed.
-  - The organization policy C(iam.disableServiceAccountKeyCreation) forbids such keys.
+  - O(control) is required.
+  - The organization policy C(iam.disableServiceAccountKeyCreation) prevents the creation of service account keys.
 seealso:
   - module: modelplane.fleet.cloud_resources
   - module: modelplane.fleet.kubeconfig_secret
 """
 
 EXAMPLES = r"""
-- name: Keep the key that reaches a cluster on GKE
+- name: Store the service account key of a GKE cluster
   modelplane.fleet.gcp_service_account_key:
     project: fleet-prod
     email: modelplane-system-gke-us-1a2b3@fleet-prod.iam.gserviceaccount.com
@@ -84,12 +63,12 @@ EXAMPLES = r"""
 
 RETURN = r"""
 secret:
-  description: Where the key is, as O(secret).
+  description: The Secret that contains the key, as O(secret).
   returned: success
   type: dict
   sample: {namespace: modelplane-system, name: gke-us-central-sa-key-ccbc7, key: private_key}
 key_id:
-  description: The ID of the key; in check mode empty for one that would be created.
+  description: The ID of the key. In check mode, empty for a key that would be created.
   returned: when O(state=present)
   type: str
   sample: 0123456789abcdef0123456789abcdef01234567

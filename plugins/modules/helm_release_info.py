@@ -10,27 +10,25 @@ module: helm_release_info
 short_description: Gather the Helm releases of clusters
 version_added: 0.1.0
 description:
-  - Reads the latest revision of every release in all namespaces from the Secrets of Helm 3 and 4, with six requests
-    for each cluster and without Helm.
+  - Reads the latest revision of every release in all namespaces from the Secrets of Helm 3 and 4. Sends six requests to
+    each cluster, and does not need Helm.
 options:
   kinds:
     description:
-      - Kinds of objects that are returned for each release, from its manifest.
+      - The kinds of objects to return for each release, from its manifest.
     type: list
     elements: str
     default: [DaemonSet, Deployment, StatefulSet, CustomResourceDefinition]
   recorded_in:
     description:
-      - A ConfigMap, as C(namespace/name), whose C(data.releases) has names of releases, one a line. They are returned
-        as RV(clusters[].recorded).
+      - A ConfigMap, as C(namespace/name), whose C(data.releases) contains release names, one per line. They are
+        returned as RV(clusters[].recorded).
     type: str
 extends_documentation_fragment:
   - modelplane.fleet.clusters
   - modelplane.fleet.attributes.read_only
-author:
-  - The modelplane.fleet authors (@modelplane)
 notes:
-  - Values of releases are in the result. Some people keep secrets in them; use C(no_log) there.
+  - The result contains the values of releases. If these values contain secrets, set C(no_log) on the task.
 """
 
 EXAMPLES = r"""
@@ -44,55 +42,55 @@ EXAMPLES = r"""
 
 RETURN = r"""
 clusters:
-  description: What is on each workload cluster.
+  description: The result of each inference cluster.
   returned: always
   type: dict
   contains:
     releases:
-      description: Each release.
+      description: The releases.
       type: list
       elements: dict
-      returned: when the cluster could be asked
+      returned: when the cluster is reachable
     definitions:
-      description: Each CustomResourceDefinition, and the release that it is of, as C(namespace/name); empty for none.
+      description: Each CustomResourceDefinition with its release, as C(namespace/name). Empty if it has no release.
       type: dict
-      returned: when the cluster could be asked
+      returned: when the cluster is reachable
     version:
-      description: Version of Kubernetes.
+      description: The Kubernetes version.
       type: str
-      returned: when the cluster could be asked
+      returned: when the cluster is reachable
     load_balancer_annotations:
-      description: Annotations with which load balancers there cut no request that is silent for long.
+      description: Annotations that prevent load balancers of the cluster from closing idle requests.
       type: dict
-      returned: when the cluster could be asked
+      returned: when the cluster is reachable
     devices:
-      description: Whether C(resource.k8s.io/v1) is served, with which pods claim devices.
+      description: Whether the API server serves C(resource.k8s.io/v1), the API for device claims.
       type: bool
-      returned: when the cluster could be asked
+      returned: when the cluster is reachable
     openshift:
-      description: Whether it is OpenShift.
+      description: Whether the cluster is an OpenShift cluster.
       type: bool
-      returned: when the cluster could be asked
+      returned: when the cluster is reachable
     has_model_gateway:
-      description: Whether the objects of a gateway in mode C(Model) are where those of a workload gateway would be.
+      description: Whether objects of a Model gateway exist at the names of a path-based inference gateway.
       type: bool
-      returned: when the cluster could be asked
+      returned: when the cluster is reachable
     foreign_namespaces:
       description: Namespaces without the label C(app.kubernetes.io/managed-by=modelplane.fleet).
       type: list
       elements: str
-      returned: when the cluster could be asked
+      returned: when the cluster is reachable
     recorded:
       description: The names in O(recorded_in).
       type: list
       elements: str
-      returned: when the cluster could be asked
+      returned: when the cluster is reachable
     failed:
-      description: Whether the cluster could not be asked.
+      description: Whether the cluster could not be queried.
       type: bool
       returned: always
     msg:
-      description: Why.
+      description: The reason of the failure.
       type: str
       returned: always
   sample:
@@ -119,7 +117,7 @@ clusters:
       foreign_namespaces: [default, kube-system]
       recorded: [mp-lws]
 failed_clusters:
-  description: The clusters that could not be asked.
+  description: The clusters that could not be queried.
   returned: always
   type: list
   elements: str

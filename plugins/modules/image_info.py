@@ -7,22 +7,20 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: image_info
-short_description: Gather the images that the resources of a fleet name
+short_description: Gather the container images of a fleet's resources
 version_added: 0.1.0
 description:
-  - Returns the images of engines, and those with which a ModelDeployment overrides images of the fleet.
-  - Reads manifests, and the control cluster when one is given. Images of both are returned, as running and desired
-    images may differ.
+  - Returns the images of engines, and the images of a ModelDeployment that override fleet images.
+  - Reads manifests, and the control cluster if O(control) is given. The images of both are returned because running and
+    desired images may differ.
 extends_documentation_fragment:
   - modelplane.fleet.declared
   - modelplane.fleet.clusters.control
   - modelplane.fleet.attributes.read_only
-author:
-  - The modelplane.fleet authors (@modelplane)
 """
 
 EXAMPLES = r"""
-- name: Gather the images of the models of the fleet
+- name: Gather the images of the fleet's resources
   modelplane.fleet.image_info:
     resources: [manifests/]
   register: engines
@@ -34,7 +32,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 images:
-  description: By resource, the images that it names, with registry and tag or digest.
+  description: The images of each resource, with registry and tag or digest.
   returned: success
   type: dict
   sample: {ModelDeployment ml-team/qwen3-8b: ["docker.io/vllm/vllm-openai:v0.11.0"]}

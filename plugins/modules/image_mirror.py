@@ -7,17 +7,17 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: image_mirror
-short_description: Copies of container images in a registry
+short_description: Mirror container images to another registry
 version_added: 0.1.0
 description:
-  - Compares images with their copies in another registry, and copies those that are missing or differ, with all their
-    architectures, byte for byte.
-  - Runs crane or skopeo on the machine that it runs on. Logins of its user are neither read nor written.
+  - Compares images with their copies in another registry, and copies missing or different images unmodified, with all
+    their architectures.
+  - Runs crane or skopeo on the host of the task. The module neither reads nor writes the user's registry credentials.
 requirements:
   - crane or skopeo
 options:
   images:
-    description: Images as P(modelplane.fleet.mirror_needs#filter) returns them.
+    description: The images, as returned by P(modelplane.fleet.mirror_needs#filter).
     type: list
     elements: dict
     required: true
@@ -27,7 +27,7 @@ options:
         type: str
         required: true
       source:
-        description: What is copied, with tag or digest.
+        description: The source image, with tag or digest.
         type: str
         required: true
       repository:
@@ -35,27 +35,25 @@ options:
         type: str
         required: true
       destination:
-        description: Where the copy goes, with a tag. Without one the image is not copied.
+        description: The target image, with a tag. If empty, the image is not copied.
         type: str
         default: ""
       used_by:
-        description: Not read.
+        description: Ignored. Accepted because the filter returns it.
         type: list
         elements: str
       use:
-        description: Not read.
+        description: Ignored. Accepted because the filter returns it.
         type: str
   tool:
-    description: The program that copies images, crane or skopeo. By default the one that is found.
+    description: The path of the C(crane) or C(skopeo) executable. Defaults to the first of them in E(PATH).
     type: path
 extends_documentation_fragment:
   - modelplane.fleet.mirror
-author:
-  - The modelplane.fleet authors (@modelplane)
 """
 
 EXAMPLES = r"""
-- name: Copy an image to the registry of the site
+- name: Copy an image to a private registry
   modelplane.fleet.image_mirror:
     images:
       - image: registry.k8s.io/lws/lws:v0.8.0
@@ -67,13 +65,13 @@ EXAMPLES = r"""
 
 RETURN = r"""
 actions:
-  description: Each image that was copied, or would be in check mode, and where to.
+  description: The images that were copied or, in check mode, would be copied, with their targets, one line each.
   returned: always
   type: list
   elements: str
   sample: ["registry.k8s.io/lws/lws:v0.8.0 copied to mirror.example/fleet/registry.k8s.io/lws/lws:v0.8.0"]
 problems:
-  description: Each image that could not be read or copied, and why.
+  description: The images that could not be read or copied, with the reason, one line each.
   returned: always
   type: list
   elements: str

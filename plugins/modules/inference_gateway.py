@@ -7,71 +7,69 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: inference_gateway
-short_description: Wait for the gateway of a fleet, and write its address into its status
+short_description: Wait for the fleet gateway and update its status
 version_added: 0.1.0
 description:
-  - Waits until the gateway of the control cluster is accepted and has an address, and writes the status of the
-    InferenceGateway in mode Path, in the same way as a run of the fleet.
-  - The address is that in the status of the Gateway, an IP address or a host name. If its controller is reached through
-    node ports, it is the address of a node with that port. A known address is kept until there is another one.
-  - Without an InferenceGateway in that mode the module does nothing.
+  - Waits until the gateway of the control cluster is accepted and has an address. Then it writes the status of the
+    path-based InferenceGateway, in the same way as a run of the fleet.
+  - The address is the IP address or host name in the status of the Gateway. If the gateway controller is only reachable
+    through node ports, it is the address of a node with that port. A known address is kept until it is replaced.
+  - Without a path-based InferenceGateway, the module does nothing.
 options:
   state:
     description:
-      - V(absent) writes the status of a gateway that was uninstalled, without an address.
+      - V(present) waits for the gateway. V(absent) writes the status of an uninstalled gateway, without an address.
     type: str
     choices: [present, absent]
     default: present
   wait:
     description:
-      - Seconds to wait. A gateway that is not ready in time is a failure; its status is written nevertheless.
-      - C(0) checks once, and a gateway that is not ready is not a failure.
+      - Seconds to wait. If the gateway is not ready in time, the module writes its status and fails.
+      - V(0) checks once. A gateway that is not ready is then not a failure.
     type: float
     default: 300
 extends_documentation_fragment:
   - modelplane.fleet.declared
   - modelplane.fleet.clusters.control
-author:
-  - The modelplane.fleet authors (@modelplane)
 attributes:
   check_mode:
     support: full
-    description: It checks once, writes nothing, and a gateway that is not ready is not a failure.
+    description: The module checks once and writes nothing. A gateway that is not ready is not a failure.
   diff_mode:
     support: none
-    description: The result has the status.
+    description: The result contains the status.
   idempotent:
     support: full
-    description: The second run sends no write request.
+    description: A second run sends no write request.
 notes:
-  - O(control) is needed.
+  - O(control) is required.
 seealso:
   - module: modelplane.fleet.apply
   - module: modelplane.fleet.wait_ready
 """
 
 EXAMPLES = r"""
-- name: Wait for the gateway of the fleet
+- name: Wait for the fleet gateway
   modelplane.fleet.inference_gateway:
     control: {kubeconfig: ~/.kube/control}
     resources: [manifests/]
     wait: 600
   register: gateway
 
-- name: Show its address
+- name: Show the gateway address
   ansible.builtin.debug:
     var: gateway.address
 """
 
 RETURN = r"""
 address:
-  description: The address at which clients reach the fleet; empty while there is none.
+  description: The address for client requests to the fleet. Empty if the gateway has no address.
   returned: always
   type: str
   sample: 198.51.100.7
 conditions:
   description: The conditions of the InferenceGateway.
-  returned: when there is an InferenceGateway
+  returned: when the fleet has an InferenceGateway
   type: list
   elements: dict
   sample:

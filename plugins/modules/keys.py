@@ -7,92 +7,93 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: keys
-short_description: Make, rotate and revoke the keys of callers of a fleet
+short_description: Create, rotate and revoke API keys of a fleet
 version_added: 0.1.0
 description:
-  - Keeps the keys with which callers reach a gateway in mode Model in Secrets of the namespace C(modelplane-system) of
-    the control cluster. An entry of such a Secret has the name of the caller, and holds its key.
-  - All Secrets that this module makes have the label C(modelplane.ai/keys=callers), which C(secretSelector) of an
-    InferenceGateway may select. With O(labels) a Secret is that of a group, for C(secretSelector) or for
-    C(callerSelector) of a CallerPolicy. A caller has its keys in one Secret.
-  - A new key is given out once, in one of three ways, and is nowhere else but in the Secret. No diff and no log has
-    it. With O(path) it is in a new file, with O(show=true) on the terminal. Else it is in RV(new_keys), and the task
-    has to have C(no_log=true), without which it fails before anything is changed.
-  - A key is rotated in two steps. V(rotated) makes a next key, in the entry with the name of the caller and C(.next);
-    both keys are valid. V(retired) moves the next key to the name of the caller, and the old one is no longer valid.
-  - Two runs at once lose nothing, as a write fails where the Secret has changed, and is made again.
+  - Manages API keys for a Model gateway in Secrets in the namespace C(modelplane-system) of the control cluster. The
+    name of an entry in such a Secret is the client name, and its value is the API key.
+  - All Secrets that this module creates have the label C(modelplane.ai/keys=callers), which C(secretSelector) of an
+    InferenceGateway can select. With O(labels), a Secret represents a group of clients, for C(secretSelector) or for
+    C(callerSelector) of a CallerPolicy. All API keys of a client are in one Secret.
+  - A new API key is returned once, and is otherwise only in the Secret. No diff and no log contains it. With O(path) it
+    is written to a new file, and with O(show=true) it is shown on the terminal. Otherwise it is in RV(new_keys), and
+    the task must set C(no_log=true), or it fails before any change.
+  - API keys are rotated in two steps. V(rotated) creates a next key, in the entry with the client name and the suffix
+    C(.next). Both keys are then valid. V(retired) moves the next key to the entry with the client name, and the old key
+    becomes invalid.
+  - Concurrent runs are safe. If a Secret has changed, the write fails, and the module retries with the new content.
 options:
   control:
-    description: How the control cluster is reached.
+    description: The connection to the control cluster.
     required: true
   state:
     description:
-      - V(present) makes a key for each caller that has none. Without O(callers) nothing is made.
-      - V(rotated) makes a next key for each caller that has one key only.
-      - V(retired) retires the old keys of callers that have two, or without O(callers) of all in the Secret.
-      - V(revoked) removes all keys of the callers at once.
+      - V(present) creates an API key for each client without a key. If O(callers) is empty, no key is created.
+      - V(rotated) creates a next key for each client that has only one key.
+      - V(retired) removes the old keys of clients that have two keys. If O(callers) is empty, it applies to all clients
+        in the Secret.
+      - V(revoked) immediately removes all keys of the clients.
     type: str
     choices: [present, rotated, retired, revoked]
     default: present
   callers:
     description:
-      - The names of callers, each with lower case letters, digits and C(-).
+      - The client names. A name consists of lowercase letters, digits and C(-).
       - Required for V(rotated) and V(revoked).
-      - One that has no key is an error for V(rotated), and a warning for V(retired) and V(revoked).
+      - A client without a key is an error for V(rotated), and a warning for V(retired) and V(revoked).
     type: list
     elements: str
     default: []
   secret:
     description:
-      - The name of the Secret. It stays when its last key is revoked, so that gateways that select it refuse everyone.
+      - The name of the Secret. An empty Secret is kept when the last key is revoked, so that gateways that select it
+        reject all requests.
     type: str
     default: caller-keys
   labels:
     description:
-      - Labels of the Secret, besides those that it always has. Labels that are not named here stay.
-      - Values are text, as in manifests. In YAML and JSON, V(true), V(1.10) and the like are text in quotes only.
+      - Labels of the Secret, in addition to the default labels. Existing labels that are not in this option are kept.
+      - Values must be strings. In YAML and JSON, put values such as V(true) and V(1.10) in quotes.
     type: dict
     default: {}
   grace:
     description:
-      - For V(retired), seconds for which the next key has to be there before the old one is retired. RV(waiting) names
-        the others.
+      - For V(retired), the minimum age of the next key in seconds. Clients with a younger next key keep their old key,
+        and are in RV(waiting).
     type: int
     default: 0
   force:
     description:
-      - For V(rotated), whether a next key that is there is replaced, for example as the one who had it has lost it.
+      - For V(rotated), whether to replace an existing next key, for example because the key holder has lost it.
     type: bool
     default: false
   path:
     description:
-      - A file for new keys that only the user can read, a YAML mapping of callers to keys. It must not exist, its
-        folder must, and it is made only when there is a new key.
+      - A file for new API keys that only the user can read, a YAML mapping of client names to keys. The file must not
+        exist, and its directory must exist. It is created only if there is a new key.
     type: path
   show:
     description:
-      - Whether new keys are shown on the terminal, on the standard error, and in no log of Ansible. What records
-        the terminal, as AWX does, has them too. It needs a task that runs on the controller, without C(become).
+      - Whether to show new API keys on the terminal, on standard error. Ansible does not log them. Tools that record
+        the terminal, such as AWX, also record the keys. The task must run on the control node, without C(become).
     type: bool
     default: false
 extends_documentation_fragment:
   - modelplane.fleet.clusters.control
-author:
-  - The modelplane.fleet authors (@modelplane)
 attributes:
   check_mode:
     support: full
-    description: No key is made, and nothing is written.
+    description: Creates no API key, and writes nothing.
   diff_mode:
     support: full
-    description: Labels, names of entries and times are shown, and no key.
+    description: Shows labels, entry names and times, but no API keys.
   idempotent:
     support: partial
-    description: V(rotated) makes another key when it is run after V(retired), or with O(force=true).
+    description: V(rotated) creates another key if it runs after V(retired), or with O(force=true).
 """
 
 EXAMPLES = r"""
-- name: Make keys of two callers, and write them to a file
+- name: Create API keys and write them to a file
   modelplane.fleet.keys:
     control: {}
     callers: [acme, initech]
@@ -100,14 +101,14 @@ EXAMPLES = r"""
     secret: customers
     path: ~/new-keys.yml
 
-- name: Make a key, and hand it to something else
+- name: Create an API key for another task
   modelplane.fleet.keys:
     control: {}
     callers: [chat-app]
   no_log: true
   register: made
 
-- name: Rotate a key, and show the next one on the terminal
+- name: Rotate an API key and show it
   modelplane.fleet.keys:
     control: {}
     secret: customers
@@ -115,21 +116,21 @@ EXAMPLES = r"""
     state: rotated
     show: true
 
-- name: Retire all old keys whose callers have had the next one for a week
+- name: Retire old API keys after one week
   modelplane.fleet.keys:
     control: {}
     secret: customers
     state: retired
     grace: 604800
 
-- name: Revoke all keys of a caller
+- name: Revoke all API keys of a client
   modelplane.fleet.keys:
     control: {}
     secret: customers
     callers: [initech]
     state: revoked
 
-- name: List all callers
+- name: List all clients
   modelplane.fleet.keys:
     control: {}
   register: listed
@@ -138,9 +139,9 @@ EXAMPLES = r"""
 RETURN = r"""
 callers:
   description:
-    - All callers with keys in Secrets that the module made, by name. C(age) is in seconds; it is null, and C(made) is
-      empty, where it is not known.
-    - In check mode, as they would be.
+    - All clients with API keys in Secrets that this module created, by name. C(age) is in seconds. If the age is
+      unknown, C(age) is null and C(made) is empty.
+    - In check mode, the clients after the change.
   returned: success
   type: list
   elements: dict
@@ -152,7 +153,7 @@ callers:
         - {name: acme, made: "2026-09-01T12:00:00Z", age: 7776000}
         - {name: acme.next, made: "2026-11-30T11:59:00Z", age: 60}
 table:
-  description: RV(callers) as lines of a table; none where there are no callers.
+  description: RV(callers) as lines of a table. Empty if there are no clients.
   returned: success
   type: list
   elements: str
@@ -160,26 +161,26 @@ table:
     - "CALLER  SECRET     KEYS  AGE       LABELS"
     - "acme    customers  2     90d, 60s  -"
 made:
-  description: The callers that got a new key; in check mode, that would get one.
+  description: The clients that got a new API key or, in check mode, would get one.
   returned: success
   type: list
   elements: str
   sample: [acme]
 removed:
-  description: The callers of which an old key was retired, or all keys were revoked.
+  description: The clients whose old key was retired, or whose keys were revoked.
   returned: success
   type: list
   elements: str
   sample: []
 waiting:
-  description: The callers whose old key stays, as the next one has not been there for O(grace) seconds.
+  description: The clients whose old key is kept because the next key is not yet O(grace) seconds old.
   returned: success
   type: list
   elements: str
   sample: []
 new_keys:
-  description: New keys by caller. This is the only time that they are given out.
-  returned: when there are new keys, and neither O(path) nor O(show) is given
+  description: The new API keys by client. They are not returned again.
+  returned: when there are new keys, and neither O(path) nor O(show) is set
   type: dict
   sample: {acme: mpk_the-key-is-here}
 """

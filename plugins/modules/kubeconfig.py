@@ -7,67 +7,58 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: kubeconfig
-short_description: Write kubeconfigs of a ServiceAccount
+short_description: Write kubeconfig files for a ServiceAccount
 version_added: 0.1.0
 description:
-  - Creates a kubeconfig file for each cluster that logs in as a ServiceAccount, so that runs have its permissions only.
-    The token in it expires.
-  - A file is written again when its token is about to expire, or when the server, its certificate or the account has
+  - Writes a kubeconfig file for each cluster with a token of a ServiceAccount, so that runs have only the permissions
+    of the ServiceAccount. The token expires.
+  - Rewrites a file if its token is about to expire, or if the server, its certificate or the ServiceAccount has
     changed.
 options:
   folder:
     description:
-      - The folder of the files C(NAME.kubeconfig); that of O(control) is C(control.kubeconfig). Only their owner can
-        read them.
-      - A missing folder is created.
+      - The directory of the files C(NAME.kubeconfig). The file of O(control) is C(control.kubeconfig). Only their owner
+        can read them.
+      - A missing directory is created.
     type: path
     required: true
   account:
-    description: The name of the ServiceAccount, on each of the clusters.
+    description: The name of the ServiceAccount on each cluster.
     type: str
     required: true
   namespace:
-    description: Its namespace.
+    description: The namespace of the ServiceAccount.
     type: str
     default: modelplane-system
   duration:
     description:
-      - The requested lifetime of tokens in seconds, at least 600. Servers have their own limit (24 or 48 hours in
-        clouds), and may issue a token with a shorter one.
+      - The requested lifetime of tokens in seconds, at least 600. API servers limit the lifetime (24 or 48 hours in
+        clouds), and may issue a token with a shorter lifetime.
     type: int
     default: 86400
   renew_before:
-    description: Seconds before its expiry after which a token is renewed.
+    description: The minimum remaining lifetime of a token in seconds. A token with a shorter lifetime is renewed.
     type: int
     default: 28800
-  parts:
-    description:
-      - The clusters for which files are written. The control cluster is read for Secrets in any case, when O(control)
-        is given.
-    type: list
-    elements: str
-    choices: [clusters, control]
-    default: [clusters, control]
 extends_documentation_fragment:
   - modelplane.fleet.clusters
+  - modelplane.fleet.clusters.parts
 requirements:
   - PyYAML
-author:
-  - The modelplane.fleet authors (@modelplane)
 attributes:
   check_mode:
     support: full
-    description: No token is created and no file is written.
+    description: Creates no token, and writes no file.
   diff_mode:
     support: none
-    description: The files are secret.
+    description: The files contain credentials.
   idempotent:
     support: full
-    description: A file whose token does not expire soon is not changed.
+    description: A file is not changed if its token does not expire soon.
 """
 
 EXAMPLES = r"""
-- name: Write a kubeconfig with the permissions of the fleet only
+- name: Write a kubeconfig file with fleet permissions
   modelplane.fleet.kubeconfig:
     folder: ~/.kube/fleet
     account: modelplane-workload-cluster
@@ -78,12 +69,12 @@ EXAMPLES = r"""
 
 RETURN = r"""
 clusters:
-  description: The file of each workload cluster.
+  description: The file of each inference cluster.
   returned: always
   type: dict
   contains:
     changed:
-      description: Whether the file was written (in check mode, would be).
+      description: Whether the file was written or, in check mode, would be written.
       type: bool
       returned: always
     failed:
@@ -91,15 +82,15 @@ clusters:
       type: bool
       returned: always
     msg:
-      description: The error; empty when there is none.
+      description: The error. Empty if the file was written.
       type: str
       returned: always
     path:
-      description: The file.
+      description: The path of the file.
       type: str
       returned: when there is no error
     expires:
-      description: The expiry of its token; empty in check mode for one that would be created.
+      description: The expiry of the token. In check mode, empty for a token that would be created.
       type: str
       returned: when there is no error
   sample:
@@ -110,12 +101,12 @@ clusters:
       path: /home/ops/.kube/fleet/onprem.kubeconfig
       expires: '2027-03-01T12:00:00Z'
 control:
-  description: The same for the control cluster.
-  returned: when O(control) is given and O(parts) has it
+  description: The file of the control cluster, with the fields of RV(clusters).
+  returned: when O(control) is given and O(parts) contains V(control)
   type: dict
   sample: {changed: false, failed: false, msg: '', path: /keys/control.kubeconfig, expires: '2027-03-01T12:00:00Z'}
 failed_clusters:
-  description: The workload clusters that failed, and V(control) for the control cluster.
+  description: The failed inference clusters, and V(control) for the control cluster.
   returned: always
   type: list
   elements: str

@@ -7,87 +7,62 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: kubeconfig_secret
-short_description: Keep the kubeconfig of a cluster in a Secret on the control cluster
+short_description: Store the kubeconfig of a cluster on the control cluster
 version_added: 0.1.0
 description:
   - Writes a Secret on the control cluster with a kubeconfig that connects to one cluster in the same way as the modules
-    of this collection, for programs on the control cluster.
-  - The kubeconfig contains the credentials themselves and refers to no files or programs. A token of a cloud is renewed
-    with each run, as it expires (in some clouds after 15 minutes). A new token alone is reported as RV(renewed), not as
-    a change.
-  - A missing namespace is created. A Secret without the label
-    C(app.kubernetes.io/managed-by=modelplane.fleet), or with the label C(modelplane.ai/cluster) of another cluster, is
-    neither changed nor deleted, and fails the task.
+    of this collection, for clients on the control cluster.
+  - The kubeconfig contains the credentials and does not refer to files or executables. Each run renews a cloud token,
+    because it expires (in some clouds after 15 minutes). If only the token changes, the module reports RV(renewed), and
+    no change.
+  - A missing namespace is created. The module fails without changes if the Secret does not have the label
+    C(app.kubernetes.io/managed-by=modelplane.fleet), or has the label C(modelplane.ai/cluster) of another cluster.
 options:
-  secret:
-    description: Where the kubeconfig is kept.
-    type: dict
-    required: true
-    suboptions:
-      namespace:
-        description: Namespace of the Secret.
-        type: str
-        required: true
-      name:
-        description: Name of the Secret.
-        type: str
-        required: true
-      key:
-        description: The key that holds the kubeconfig.
-        type: str
-        default: kubeconfig
   account_key:
     description:
-      - A Secret on the control cluster with the key of a service account of the cloud that the cluster is in, as the
-        role of that cloud writes it. The token in the kubeconfig is then one of that account, which may have fewer
-        permissions than the credentials of this run.
+      - A Secret on the control cluster with a service account key of the cluster's cloud, as written by the role of
+        that cloud. The token in the kubeconfig then belongs to that service account, which can have fewer permissions
+        than the credentials of this run.
     type: dict
     aliases: [google_key]
     suboptions:
       namespace:
-        description: Namespace of the Secret.
+        description: The namespace of the Secret.
         type: str
         required: true
       name:
-        description: Name of the Secret.
+        description: The name of the Secret.
         type: str
         required: true
       key:
-        description: The key of the Secret that holds the key file.
+        description: The key in the Secret that contains the service account key file.
         type: str
         default: private_key
-  labels:
-    description:
-      - Labels of the Secret, besides C(app.kubernetes.io/managed-by).
-      - With C(modelplane.ai/cluster), a Secret of another cluster is refused.
-    type: dict
-    default: {}
   state:
     description:
-      - V(absent) removes the Secret. No cluster is needed for that.
+      - V(present) writes the Secret. V(absent) removes the Secret, and needs no cluster.
     type: str
     choices: [present, absent]
     default: present
 extends_documentation_fragment:
+  - modelplane.fleet.control_secrets.kubeconfig
   - modelplane.fleet.clusters
 requirements:
   - PyYAML
   - The Python packages of the cloud, for O(account_key)
-author:
-  - The modelplane.fleet authors (@modelplane)
 attributes:
   check_mode:
     support: full
     description:
-      - Nothing is written, and no token is created. The cluster need not exist while the Secret does not.
+      - Writes nothing, and creates no token. If the Secret does not exist, the cluster does not need to exist.
   diff_mode:
     support: full
-    description: Labels, servers and certificates are shown, and no credentials.
+    description: Shows labels, servers and certificates, but no credentials.
   idempotent:
     support: full
-    description: The token is renewed with each run, which is reported as RV(renewed) and not as a change.
+    description: Each run renews the token, and reports it as RV(renewed) and not as a change.
 notes:
-  - O(clusters) has exactly one entry here, and O(control) is needed.
+  - O(clusters) must contain exactly one cluster, and O(control) is required.
 seealso:
   - module: modelplane.fleet.cluster_kubeconfig
 """
@@ -100,7 +75,7 @@ EXAMPLES = r"""
     secret: {namespace: modelplane-system, name: us-west-kubeconfig-df709}
     labels: {modelplane.ai/cluster: us-west}
 
-- name: Publish the kubeconfig of a cluster in a cloud, with the token of its own service account
+- name: Publish a kubeconfig with a service account token
   modelplane.fleet.kubeconfig_secret:
     control: {}
     clusters: "{{ ['us-central'] | modelplane.fleet.connections(hostvars) }}"
@@ -108,7 +83,7 @@ EXAMPLES = r"""
     account_key: {namespace: modelplane-system, name: us-central-sa-key-34b1d}
     labels: {modelplane.ai/cluster: us-central}
 
-- name: Remove it
+- name: Remove the kubeconfig
   modelplane.fleet.kubeconfig_secret:
     control: {}
     secret: {namespace: modelplane-system, name: us-west-kubeconfig-df709}
@@ -117,17 +92,17 @@ EXAMPLES = r"""
 
 RETURN = r"""
 secret:
-  description: Where the kubeconfig is, as O(secret).
+  description: The Secret that contains the kubeconfig, as O(secret).
   returned: success
   type: dict
   sample: {namespace: modelplane-system, name: us-west-kubeconfig-df709, key: kubeconfig}
 renewed:
-  description: Whether only the credentials were renewed (in check mode, would be).
+  description: Whether only the credentials were renewed or, in check mode, would be renewed.
   returned: success
   type: bool
   sample: true
 server:
-  description: The API server, without parts of its URL that may be secret; empty where it is not known.
+  description: The URL of the API server, without parts that might be secret. Empty if it is unknown.
   returned: when O(state=present)
   type: str
   sample: https://us-west.example:6443

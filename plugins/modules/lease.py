@@ -7,26 +7,26 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: lease
-short_description: Let one run at a time change a fleet
+short_description: Lock a fleet so that only one run changes it
 version_added: 0.1.0
 description:
-  - Takes, renews or gives back the lock of a fleet, a Lease in the namespace C(modelplane-system) of the control
+  - Acquires, renews or releases the lock of a fleet, a Lease in the namespace C(modelplane-system) of the control
     cluster.
-  - A Lease that its holder has not renewed for its duration is taken over, by the rules of leader election in
-    Kubernetes. So a run that was killed blocks the next one no longer than that.
+  - If the holder does not renew a Lease for its duration, another run can take it over, as in Kubernetes leader
+    election. A stale lock blocks the next run at most for this duration.
 options:
   control:
-    description: How the control cluster is reached.
+    description: The connection to the control cluster.
     required: true
   holder:
     description:
-      - A name for this run, which no other run has. The name of the machine is put before it.
+      - A unique name for this run. The module prepends the host name.
     type: str
     required: true
   state:
     description:
-      - V(held) takes the Lease, or renews it when this holder has it.
-      - V(released) gives it back. Nothing happens when another holder has it.
+      - V(held) acquires the Lease, or renews it if this holder has it.
+      - V(released) releases the Lease. If another holder has the Lease, nothing happens.
     type: str
     choices: [held, released]
     default: held
@@ -36,45 +36,43 @@ options:
     default: default
   duration:
     description:
-      - Seconds without renewal until others may take the Lease over. It has to be longer than the longest step between
-        two renewals.
+      - Seconds without renewal until other holders can take over the Lease. It must be longer than the longest step
+        between two renewals.
     type: float
     default: 60
   wait:
     description:
-      - Seconds to wait for another holder. The default is somewhat longer than O(duration), so that the Lease of a run
-        that was killed is taken over.
+      - Seconds to wait for another holder. Defaults to slightly more than O(duration), so that a stale lock is taken
+        over.
     type: float
   create_namespace:
     description:
-      - Whether to make the namespace of the Lease where it is missing. Where it may not be made there is nothing of the
-        fleet on the control cluster, and nothing is locked.
+      - Whether to create the namespace of the Lease if it is missing. If V(false) and the namespace is missing, the
+        fleet has no objects on the control cluster, and nothing is locked.
     type: bool
     default: true
 extends_documentation_fragment:
   - modelplane.fleet.clusters.control
-author:
-  - The modelplane.fleet authors (@modelplane)
 attributes:
   check_mode:
     support: full
-    description: Nothing is taken, and the task says who holds the Lease.
+    description: Acquires nothing, and returns the current holder of the Lease.
   diff_mode:
     support: none
-    description: The Lease is no part of what the fleet should be.
+    description: The Lease is not part of the desired state of the fleet.
   idempotent:
     support: full
-    description: RV(ignore:changed) is always V(false), as a lock changes nothing that lasts.
+    description: RV(ignore:changed) is always V(false) because a lock is temporary.
 """
 
 EXAMPLES = r"""
-- name: Take the lock
+- name: Acquire the lock
   modelplane.fleet.lease:
     control:
       kubeconfig: ~/.kube/control
     holder: nightly-4711
 
-- name: Give it back
+- name: Release the lock
   modelplane.fleet.lease:
     control:
       kubeconfig: ~/.kube/control
@@ -84,7 +82,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 holder:
-  description: The holder of the Lease; empty when it is free.
+  description: The holder of the Lease. Empty if the Lease has no holder.
   returned: success
   type: str
   sample: runner-7/nightly-4711

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: notification
-short_description: Post what became of a fleet to webhooks
+short_description: Send run results to webhooks
 version_added: 0.1.0
 description:
-  - Posts a JSON document about a run of M(modelplane.fleet.reconcile), or about an event of the event source, to each
-    of O(hooks) that asks for what happened. The playbooks do so with the variable C(fleet_notify), and the playbook
-    C(notify) for rulebooks.
-  - What is wrong is not sent again while it stays as it is, see O(memory).
-  - A hook that cannot be reached, or refuses the document, is a warning. The module fails for invalid arguments only.
+  - Sends a JSON document about a run of M(modelplane.fleet.reconcile), or about an event of the event source, to each
+    of O(hooks) that selects this event. The playbooks use the variable C(fleet_notify), and rulebooks use the playbook
+    C(notify).
+  - With O(memory), a problem is not sent again while it persists.
+  - If a webhook is unreachable or rejects the document, the module warns. It fails only for invalid arguments.
 options:
   hooks:
     description: The webhooks.
@@ -24,45 +24,46 @@ options:
     suboptions:
       url:
         description:
-          - Where to post, by C(https) or C(http). It may hold a secret, and no message has more of it than its server.
+          - The webhook URL, with C(https) or C(http). Treat it as a secret. Messages contain only its server.
           - Redirects are not followed.
         type: str
         required: true
       headers:
-        description: Further headers, such as C(Authorization).
+        description: Additional HTTP headers, such as C(Authorization).
         type: dict
         default: {}
       events:
         description:
-          - What to post about.
-          - V(failed), that the run or a cluster failed, or a cluster is lost. V(unready), that a replica, a service, a
-            cluster or a cache is not ready after the run. V(pending), that replicas are placed nowhere. V(recovered),
-            that something was wrong after the last run and nothing is now, or that an incident ended. V(changed), that
-            the run changed something.
+          - The events to send.
+          - V(failed) means that the run or a cluster failed, or that a cluster is lost.
+          - V(unready) means that a replica, service, cluster or cache is not ready after the run.
+          - V(pending) means that replicas are unschedulable.
+          - V(recovered) means that the previous run had problems and this run has none, or that an incident ended.
+          - V(changed) means that the run changed something.
         type: list
         elements: str
         choices: [failed, unready, pending, recovered, changed]
         default: [failed, unready, pending, recovered]
       format:
         description:
-          - V(json) is the document of RV(notification). V(slack) is a message for an incoming webhook of Slack, which
-            Mattermost and Rocket.Chat take as well.
+          - V(json) sends the document in RV(notification). V(slack) sends a message for a Slack incoming webhook, which
+            Mattermost and Rocket.Chat also accept.
         type: str
         choices: [json, slack]
         default: json
       ca_file:
-        description: A file with certificates to check that of the server with, in place of those of the machine.
+        description: A file with CA certificates for the webhook server. Defaults to the CA certificates of the host.
         type: path
   fleet:
     description: The name of the fleet.
     type: str
     default: default
   run:
-    description: What the run is, by names of your choice, such as the number of the job in AWX.
+    description: Additional data to identify the run, with keys of your choice, such as the number of the AWX job.
     type: dict
     default: {}
   result:
-    description: The result of M(modelplane.fleet.reconcile), also of one that failed. This or O(event) is required.
+    description: The result of M(modelplane.fleet.reconcile), also of a failed run. This or O(event) is required.
     type: dict
   event:
     description:
@@ -70,22 +71,22 @@ options:
         C(cluster_recovered), C(deployment_pending) or C(deployment_placed).
     type: dict
   left_out:
-    description: Clusters that failed before this run began, and are no part of it.
+    description: Clusters that failed before this run started, and that are not part of the run.
     type: list
     elements: str
     default: []
   memory:
     description:
-      - A file that keeps what was wrong after a run, so that what stays wrong is posted once, and V(recovered) is
-        known. A folder that does not exist yet is not created.
-      - Without it, each run posts all that is wrong. Of O(event) nothing is kept.
+      - A file that stores the problems after a run, so that each problem is sent once, and V(recovered) can be
+        detected. A missing directory is not created.
+      - If unset, each run sends all problems. Data of O(event) is not stored.
     type: path
   timeout:
-    description: Seconds to wait for a connection, and for an answer.
+    description: Seconds to wait for a connection, and for a response.
     type: float
     default: 10
   retries:
-    description: Further attempts where a server is busy, silent or out of reach.
+    description: The number of retries if a server is busy, does not respond, or is unreachable.
     type: int
     default: 2
 author:
@@ -95,13 +96,13 @@ requirements:
 attributes:
   check_mode:
     support: full
-    description: Posts nothing, and returns what it would post to how many hooks.
+    description: Sends nothing, and returns the document and the number of webhooks.
   diff_mode:
     support: none
-    description: Nothing of the fleet is changed.
+    description: The module does not change the fleet.
   idempotent:
     support: partial
-    description: Can run twice with the same result.
+    description: A second run can send the same document again.
     details: With O(memory), a second run with the same result posts only V(changed).
 seealso:
   - module: modelplane.fleet.reconcile
@@ -115,7 +116,7 @@ EXAMPLES = r"""
     on_error: report
   register: fleet
 
-- name: Post what is wrong to Slack
+- name: Send problems to Slack
   modelplane.fleet.notification:
     hooks:
       - url: "{{ slack_webhook }}"
@@ -126,7 +127,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 notification:
-  description: The document, whose fields docs/monitoring.md describes.
+  description: The document. docs/monitoring.md describes its fields.
   returned: success
   type: dict
   sample:
@@ -151,12 +152,12 @@ notification:
     wrong_more: 0
     text: "Fleet default: 1 replica pending. deployment research/kimi-k2: 1 of 1 replica pending: InsufficientCapacity"
 sent:
-  description: To how many hooks it was posted; in check mode, would be.
+  description: The number of webhooks that received the document or, in check mode, would receive it.
   returned: success
   type: int
   sample: 1
 failed_hooks:
-  description: Of hooks that could not be posted to, the number in O(hooks), counted from 1, and why.
+  description: The webhooks that could not be reached, by number in O(hooks), starting at 1, with the reason.
   returned: success
   type: list
   elements: str

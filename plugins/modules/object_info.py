@@ -7,19 +7,20 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: object_info
-short_description: List objects of some kinds on clusters
+short_description: List objects of given kinds on clusters
 version_added: 0.1.0
 description:
-  - Lists objects by their kind and labels, with one request for each kind. Of a kind that is not served there are none.
+  - Lists objects by kind and labels, with one request for each kind. For a kind that the API server does not serve, the
+    list is empty.
 options:
   kinds:
-    description: The kinds.
+    description: The kinds to list.
     type: list
     elements: dict
     required: true
     suboptions:
       api_version:
-        description: The group and version.
+        description: The API group and version.
         type: str
         required: true
       kind:
@@ -27,22 +28,20 @@ options:
         type: str
         required: true
       labels:
-        description: Label selectors, all of which an object has to match.
+        description: Label selectors. An object must match all of them.
         type: list
         elements: str
         default: []
       allocated_by:
-        description: Of ResourceClaims, list only those with devices of this driver.
+        description: For ResourceClaims, lists only claims with allocated devices of this driver.
         type: str
 extends_documentation_fragment:
   - modelplane.fleet.clusters
   - modelplane.fleet.attributes.read_only
-author:
-  - The modelplane.fleet authors (@modelplane)
 """
 
 EXAMPLES = r"""
-- name: List the claims that have devices of the driver
+- name: List claims with devices of the driver
   modelplane.fleet.object_info:
     clusters:
       - name: onprem
@@ -54,7 +53,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 clusters:
-  description: Objects on each workload cluster.
+  description: The objects on each inference cluster.
   returned: always
   type: dict
   contains:
@@ -62,18 +61,18 @@ clusters:
       description: The objects, each with C(apiVersion), C(kind) and C(metadata) with name and namespace.
       type: list
       elements: dict
-      returned: when the cluster could be read
+      returned: when the cluster is reachable
     names:
-      description: The same as texts.
+      description: The objects as strings.
       type: list
       elements: str
-      returned: when the cluster could be read
+      returned: when the cluster is reachable
     failed:
       description: Whether the cluster could not be read.
       type: bool
       returned: always
     msg:
-      description: Why not.
+      description: The reason of the failure.
       type: str
       returned: always
   sample:

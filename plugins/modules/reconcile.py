@@ -7,134 +7,114 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: reconcile
-short_description: Observe a fleet, place its replicas, and apply round by round until nothing changes
+short_description: Reconcile a fleet with its manifests
 version_added: 0.1.0
 description:
-  - Does what M(modelplane.fleet.cluster_info), M(modelplane.fleet.build) and M(modelplane.fleet.apply) do one after the
-    other, for as long as a round changes something, and O(rounds) times at most. It is what the playbook C(reconcile)
-    runs.
-  - A round applies to the control cluster first, and with it routes, so that what is removed gets no more requests.
-    Then it applies to workload clusters and waits until they serve. The next round leads requests to what serves.
-  - When anything has to be applied, takes the lock of the fleet on the control cluster, where there is one (see
-    M(modelplane.fleet.lease)).
-  - Some clouds' autoscalers start no first node in a pool with devices to claim, as they do not know which devices it
-    would have. There, a pool that may have no nodes grows, within its bounds, for the replicas that are placed on it,
-    before these are applied, and goes back to its minimum once nothing is placed there, and no pod runs there that its
-    nodes would take with them (RV(resized)). Only pools of clusters that the fleet created are changed, as far as
-    O(clusters) reaches them by their names in the cloud.
-  - Without O(clusters) and O(control), nothing is contacted, and the build folder is all that is written.
+  - Runs reconcile passes until a pass changes nothing, and at most O(rounds) passes. Each pass observes the fleet,
+    builds, and applies, as M(modelplane.fleet.cluster_info), M(modelplane.fleet.build) and M(modelplane.fleet.apply)
+    do. The playbook C(reconcile) uses this module.
+  - A pass applies to the control cluster first, including routes, so that objects get no more requests before they are
+    removed. Then it applies to inference clusters and waits until their replicas serve. The next pass updates routes to
+    the serving replicas.
+  - If anything must be applied, the module acquires the lock of the fleet on the control cluster, if the fleet has a
+    control cluster (see M(modelplane.fleet.lease)).
+  - Autoscalers of some clouds cannot start the first node of a node pool for pods that claim devices, because they do
+    not know the devices of the new node. For these clouds, the module scales such a node pool within its bounds before
+    it applies the scheduled replicas.
+  - The module scales the node pool back to its minimum if no replica is scheduled on it, and if no pod would lose its
+    node (see RV(resized)). It changes only node pools of clusters that the fleet created, and whose connection in
+    O(clusters) uses their cloud name.
+  - Without O(clusters) and O(control), the module contacts no cluster, and writes only the build directory.
 options:
   state:
     description:
       - V(planned) writes nothing but O(reports).
-      - V(built) writes the build folder O(path).
-      - V(decided) applies to the control cluster, and publishes there what workload clusters should have, for others to
-        apply it at the same time (O(modelplane.fleet.apply#module:decision)). A later run leads requests to what serves
-        then. O(control) is required.
+      - V(built) writes the build directory O(path).
+      - V(decided) applies to the control cluster, and publishes the desired state of inference clusters there. Other
+        runs can apply it in parallel (O(modelplane.fleet.apply#module:decision)). A later run updates routes to the
+        replicas that then serve. O(control) is required.
       - V(applied) applies to all clusters.
     type: str
     choices: [planned, built, decided, applied]
     default: applied
   reports:
     description:
-      - Files that get the page of the plan, or where they end in C(.json) the status of the fleet, in place of earlier
-        ones alone. They are not written in check mode, and writing them is no change.
+      - Files for the HTML report of the plan. A file with the suffix C(.json) gets the status of the fleet. Only
+        earlier reports are overwritten. Reports are not written in check mode, and do not count as a change.
     type: list
     elements: path
     default: []
   view:
     description:
-      - What RV(shown) and RV(document) are of, without O(what_if).
-      - V(plan) has placements, and why replicas are pending. V(status) has the fleet as it is, and what the next run
-        changes.
+      - The content of RV(shown) and RV(document), without O(what_if).
+      - V(plan) shows placements and the reasons of pending replicas. V(status) shows the current state of the fleet and
+        the changes of the next run.
     type: str
     choices: [plan, status]
     default: plan
   strict:
     description:
-      - Kinds of findings that are in RV(refused), and that a pipeline fails for.
-      - V(pending), replicas that no cluster can take. V(unready), replicas, services, gateways in mode Model, clusters
-        and caches that are not ready, as far as they are read. V(unreachable), clusters that did not answer; without
-        it, and where neither O(view) nor the task's error shows them, they are warnings of Ansible. V(drift), what was
-        changed, or in check mode would be. V(warnings), all other warnings.
+      - The kinds of findings that fail a pipeline. They are returned in RV(refused).
+      - V(pending) selects unschedulable replicas.
+      - V(unready) selects replicas, services, Model gateways, clusters and caches that were observed and are not ready.
+      - V(unreachable) selects unreachable clusters. If it is not in the list, Ansible warns about unreachable clusters
+        that neither O(view) nor the task's error shows.
+      - V(drift) selects objects that were changed or, in check mode, would be changed.
+      - V(warnings) selects all other warnings.
     type: list
     elements: str
     choices: [pending, unready, unreachable, drift, warnings]
     default: []
   what_if:
     description:
-      - A question about the fleet as it is planned, which RV(shown), RV(document) and the page of O(reports) then
-        answer. O(state) has to be V(planned), as nothing is built.
-      - A mapping, or its YAML as text, with one or more of C(lose), C(add), C(scale), C(price) and C(prices), which
-        happen at once.
-      - C(lose) is a list of what is lost. An entry is the name of a cluster, or has one or more of C(cluster),
-        C(matchLabels) (labels of clusters), C(pool) and C(zone) (of node pools). Those to which all of them apply are
-        lost, clusters as a whole, or with C(pool) or C(zone) node pools.
-      - C(add) is a list of files, folders and glob patterns of manifests that are added. C(scale) has the number of
-        replicas by C(namespace/name) of a ModelDeployment.
-      - C(price) has prices of a node for an hour by InferenceClass, C(onDemand), C(spot) and C(reserved), with
-        C(currency) where the fleet knows no prices. C(prices) is the file with another price catalog than O(prices).
-        What runs stays, whatever it costs; what is new is placed by these prices.
+      - A query about the planned fleet. RV(shown), RV(document) and the HTML report of O(reports) then contain its
+        result. O(state) must be V(planned) because nothing is built.
+      - A mapping, or its YAML as text, with one or more of C(lose), C(add), C(scale), C(price) and C(prices), which are
+        evaluated together.
+      - C(lose) is a list of losses. An entry is the name of a cluster, or has one or more of C(cluster), C(matchLabels)
+        (labels of clusters), C(pool) and C(zone) (of node pools). An entry selects the clusters that match all its
+        keys, or with C(pool) or C(zone) the node pools.
+      - C(add) is a list of files, directories and glob patterns of additional manifests. C(scale) contains the number
+        of replicas by C(namespace/name) of a ModelDeployment.
+      - C(price) contains hourly node prices by InferenceClass, C(onDemand), C(spot) and C(reserved), with C(currency)
+        if the fleet has no prices. C(prices) is a file with another price catalog than O(prices). Running replicas
+        stay, regardless of their cost. New replicas are scheduled with these prices.
     type: raw
   survive:
     description:
-      - What ModelServices without C(spec.survive) have to survive, with the same fields C(clusters) and
-        C(whenUnsatisfiable). Losses are tried where O(state) is V(planned) or V(built).
+      - The default of C(spec.survive) for ModelServices, with the same fields C(clusters) and C(whenUnsatisfiable).
+        Losses are simulated if O(state) is V(planned) or V(built).
     type: raw
   rounds:
-    description: The most rounds.
+    description: The maximum number of reconcile passes.
     type: int
     default: 6
   wait:
     description:
-      - Seconds to wait in each round until what was applied to workload clusters serves.
-      - Of these, gateways of the control cluster get at most 20 to accept routes that changed.
+      - Seconds to wait in each reconcile pass until the applied workloads on inference clusters serve.
+      - This time includes at most 20 seconds for gateways of the control cluster to accept changed routes.
       - At most V(86400).
     type: float
     default: 900
   lease:
-    description: Number of seconds after which the lock of a killed run expires, at most V(3600).
+    description: Seconds after which a stale lock expires, at most V(3600).
     type: float
     default: 60
-  fleet:
-    description: The name of the fleet, as for M(modelplane.fleet.apply).
-    type: str
-    default: default
-  force:
-    description: Whether to take fields from other managers, as for M(modelplane.fleet.apply).
-    type: bool
-    default: false
-  definitions:
-    description: Whether to install the CRDs of the fleet's kinds, as for M(modelplane.fleet.apply).
-    type: bool
-    default: true
   control_unread:
     description:
-      - Whether the fleet has a control cluster that this run does not read, as O(control) is not given.
-      - What is built then has the copies of manifests that belong there.
+      - Whether the fleet has a control cluster that this run does not observe because O(control) is not given.
+      - The build then contains copies of the manifests for the control cluster.
     type: bool
     default: false
-  pending_api_groups:
-    description: API groups that something else is about to install, as for M(modelplane.fleet.apply).
-    type: list
-    elements: str
-    default: []
-  others:
-    description: Further clusters that are no part of this run, as for M(modelplane.fleet.cluster_info).
-    type: list
-    elements: str
-    default: []
-  declared:
-    description: Further clusters whose objects are files, as for M(modelplane.fleet.cluster_info).
-    type: list
-    elements: str
-    default: []
   provided:
-    description: Those of O(clusters) that others created. The sizes of their pools stay as they are.
+    description: Names of existing clusters in O(clusters), which the fleet did not create. Their node pools are not
+      resized.
     type: list
     elements: str
     default: []
 extends_documentation_fragment:
+  - modelplane.fleet.applying
+  - modelplane.fleet.observed.unobserved
   - modelplane.fleet.build
   - modelplane.fleet.output
   - modelplane.fleet.clusters
@@ -144,15 +124,15 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     support: full
-    description: Observes, decides and compares, and writes nothing; O(reports) neither.
+    description: Observes, schedules and compares, and writes nothing. O(reports) are not written either.
   diff_mode:
     support: full
     description:
-      - Shows every file and every object that changes, as the modules do that it stands for, and every pool whose size
+      - Shows every file and object that changes, like the modules for the single steps, and every node pool whose size
         changes.
   idempotent:
     support: full
-    description: A second run writes nothing, and takes no lock.
+    description: A second run writes nothing, and acquires no lock.
 seealso:
   - module: modelplane.fleet.wait_for_change
 """
@@ -169,15 +149,15 @@ EXAMPLES = r"""
       kubeconfig: ~/.kube/control
   register: fleet
 
-- name: Show who runs where
+- name: Show the plan
   ansible.builtin.debug:
     msg: "{{ fleet.table }}"
 """
 
 RETURN = r"""
 shown:
-  description: What O(view) asks for, as text, line by line; the last line sums up the run.
-  returned: unless O(output) is V(table) and there is O(query)
+  description: The content of O(view) as text, line by line. The last line is a summary of the run.
+  returned: unless O(output) is V(table) and O(query) is set
   type: list
   elements: str
   sample:
@@ -186,13 +166,13 @@ shown:
     - ""
     - "3 clusters: 3 unchanged; no object changed; 4 of 5 replicas serve"
 document:
-  description: What O(view) asks for, or what O(query) selects of it, as a value.
+  description: The content of O(view) as a value, or the result of O(query).
   returned: when O(output) is V(json), or V(table) with O(query)
   type: raw
   sample: {schemaVersion: 1}
 outcome:
   description:
-    - Counts, a line that sums them up, and findings, for pipelines. C(docs/schemas/outcome.json) has its format.
+    - Counts, a one-line summary, and findings, for pipelines. C(docs/schemas/outcome.json) describes the format.
   returned: success
   type: dict
   sample:
@@ -206,15 +186,15 @@ outcome:
 refused:
   description:
     - Findings that fail the run, one line each. Includes findings of the kinds in O(strict), outages that no manifest
-      asks for, stopped rollouts, cluster losses that services and deployments must survive but do not, and
-      deployments that are left unchanged because of a planner defect.
+      requests, stopped rollouts, cluster losses that services and deployments must survive but do not, and deployments
+      that are left unchanged because of a planner defect.
     - Outages, losses and pending replicas stop the run before any change.
   returned: success
   type: list
   elements: str
   sample: ["pending: ml-team/qwen3-8b: 1 of 2 replicas pending: InsufficientCapacity"]
 table:
-  description: The plan for people, line by line.
+  description: The plan as a table, line by line.
   returned: success
   type: list
   elements: str
@@ -222,7 +202,7 @@ table:
     - DEPLOYMENT        REPLICA      CLUSTER         POOL    DEVICES  STATE
     - ml-team/qwen3-8b  …c39a9f76d6  us-central      gpu-l4  1 gpu    new
 services:
-  description: The services, and gateways in mode Model, for people, line by line; empty when the fleet has none.
+  description: The services and the Model gateways as a table, line by line. Empty if the fleet has neither.
   returned: success
   type: list
   elements: str
@@ -231,7 +211,7 @@ services:
     - ml-team/qwen  http://203.0.113.10/ml-team/qwen/  1 of 1
     - "    to: qwen3-8b-c39a9f76d6 (weight 1)"
 costs:
-  description: What the plan costs for people, line by line; empty for a fleet without prices.
+  description: The cost of the plan as a table, line by line. Empty for a fleet without prices.
   returned: success
   type: list
   elements: str
@@ -245,69 +225,69 @@ summary:
   sample: {clusters: 3, objects: 44, pending: 1, placed: 4}
 clusters:
   description:
-    - Each workload cluster as RV(modelplane.fleet.cluster_info#module:clusters) has it. C(failed) and C(msg) are those
-      of the last step that failed.
+    - The state of each inference cluster, as in RV(modelplane.fleet.cluster_info#module:clusters). C(failed) and C(msg)
+      are the values of the last failed step.
   returned: success
   type: dict
   sample:
     onprem: {changed: true, failed: false, unreachable: false, msg: "", version: "1.36", gateway: 203.0.113.10}
 changed_clusters:
-  description: The workload clusters that changed, or in check mode would, those of files too.
+  description: The inference clusters that changed or, in check mode, would change, including file-based clusters.
   returned: success
   type: list
   elements: str
   sample: [onprem]
 control_changed:
-  description: Whether the build folder or the control cluster changed.
+  description: Whether the build directory or the control cluster changed.
   returned: success
   type: bool
   sample: false
 resized:
   description:
-    - The pools whose sizes were changed in their cloud, or in check mode would be. A pool that is left by its last
-      replica in this run goes back to its minimum once its pods are gone, by this run or the next one.
+    - The node pools whose size in the cloud was changed or, in check mode, would be changed. After this run removes the
+      last replica of a node pool, this run or the next run scales the node pool to its minimum when its pods are gone.
   returned: success
   type: list
   elements: dict
   contains:
     cluster:
-      description: The cluster.
+      description: The name of the cluster.
       type: str
       returned: always
     pool:
-      description: The pool.
+      description: The name of the node pool.
       type: str
       returned: always
     before:
-      description: Its desired number of nodes so far.
+      description: The previous desired number of nodes.
       type: int
       returned: always
     after:
-      description: Its desired number of nodes from now on.
+      description: The new desired number of nodes.
       type: int
       returned: always
   sample: [{cluster: us-west, pool: gpu-l4, before: 0, after: 2}]
 failed_clusters:
-  description: The workload clusters that failed.
+  description: The inference clusters that failed.
   returned: success
   type: list
   elements: str
   sample: []
 decision:
-  description: The newest decision, which others apply.
+  description: The newest decision for other runs to apply.
   returned: when O(state) is V(decided)
   type: dict
   contains:
     generation:
-      description: Its generation, V(0) in check mode when there is none yet.
+      description: The generation of the decision. V(0) in check mode if there is no decision.
       type: int
       returned: always
     is_new:
-      description: Whether this run published it, or in check mode would publish another one.
+      description: Whether this run published the decision or, in check mode, would publish a new decision.
       type: bool
       returned: always
     changed:
-      description: The clusters for which something else was decided than before.
+      description: The clusters whose desired state differs from the previous decision.
       type: list
       elements: str
       returned: always

@@ -10,17 +10,17 @@ module: resource_info
 short_description: Validate the manifests of a fleet and list their resources
 version_added: 0.1.0
 description:
-  - Reads all manifests, validates every document by itself and against the others, and reports all errors together,
-    each with file, line, document, field path, the offending value and a hint. What clouds would refuse of the
-    clusters that they are to have is among them.
-  - Older formats of ModelDeployment are accepted, with a warning that names the newer fields.
+  - Reads all manifests, validates every document and its references to other documents, and reports all errors
+    together. Each error contains file, line, document, field path, value and a hint. The errors include cluster
+    settings that a cloud would reject.
+  - Older formats of ModelDeployment are accepted, with a warning that contains the newer fields.
 options:
   fail_on_error:
-    description: Whether errors fail the task. When V(false), they are only in RV(errors).
+    description: Whether errors fail the task. If V(false), they are only in RV(errors).
     type: bool
     default: true
   prices:
-    description: File with the price catalog. If unset, budgets in a currency are not compared with prices of models.
+    description: A file with the price catalog. If unset, budgets in a currency are not compared with prices of models.
     type: path
 extends_documentation_fragment:
   - modelplane.fleet.fleet
@@ -40,13 +40,13 @@ EXAMPLES = r"""
 RETURN = r"""
 shown:
   description: The resources as text, line by line.
-  returned: unless O(output) is V(table) and there is O(query)
+  returned: unless O(output) is V(table) and O(query) is set
   type: list
   elements: str
   sample: ["InferenceCluster: us-west", "ModelDeployment: ml-team/qwen3-8b"]
 document:
   description:
-    - The other results, or what O(query) selects of them, as a value. C(docs/schemas/validate.json) has its format.
+    - The other return values, or the result of O(query). C(docs/schemas/validate.json) describes the format.
   returned: when O(output) is V(json), or V(table) with O(query)
   type: raw
   sample: {schemaVersion: 1}
@@ -68,7 +68,7 @@ warnings_found:
   elements: str
   sample: []
 ignored:
-  description: Documents of other API groups, which are left alone.
+  description: Documents of other API groups, which the module ignores.
   returned: success
   type: list
   elements: str

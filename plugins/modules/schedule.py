@@ -7,17 +7,17 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: schedule
-short_description: Schedule the replicas of a fleet, with reasons for those that do not fit
+short_description: Schedule the replicas of a fleet without writing files
 version_added: 0.1.0
 description:
   - Reads and validates the manifests of a fleet and schedules each replica of each ModelDeployment to a cluster and its
     node pools. Nothing is written.
-  - Running replicas stay on their cluster as long as possible. Missing ones are scheduled to the cluster with the
-    fewest replicas of their deployment whose devices fit. For each replica that is not scheduled, the result has the
-    reason of every cluster and pool.
+  - Running replicas stay on their cluster as long as possible. A missing replica is scheduled to the cluster that has
+    suitable free devices and the fewest replicas of the deployment. For each unschedulable replica, the result contains
+    the reason of every cluster and node pool.
 options:
   path:
-    description: The build folder of earlier runs. Replicas that were placed there are kept. Without it, all are new.
+    description: The build directory of earlier runs, whose replicas are kept. If unset, all replicas are new.
     type: path
 extends_documentation_fragment:
   - modelplane.fleet.fleet
@@ -29,14 +29,14 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Schedule, starting from the replicas of an earlier build
+- name: Schedule with the replicas of an earlier build
   modelplane.fleet.schedule:
     resources:
       - manifests/
     path: build/
   register: decided
 
-- name: Fail when a replica cannot be scheduled
+- name: Fail if a replica is unschedulable
   ansible.builtin.assert:
     that: decided.pending | length == 0
     fail_msg: "{{ decided.pending }}"
@@ -44,7 +44,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 placements:
-  description: Every placed replica, sorted by namespace, deployment, cluster and index.
+  description: The scheduled replicas, sorted by namespace, deployment, cluster and index.
   returned: success
   type: list
   elements: dict
@@ -69,7 +69,7 @@ placements:
                   selectors:
                     - cel: device.capacity["gpu.nvidia.com"].memory.compareTo(quantity("20Gi")) >= 0
 pending:
-  description: Deployments with missing replicas, with the reason of each cluster and pool.
+  description: Deployments with missing replicas, with the reason of each cluster and node pool.
   returned: success
   type: list
   elements: dict
@@ -84,7 +84,7 @@ pending:
           pool: gpu-l4
           reason: device gpu matches, but a node has 1, request gpu needs 8
 removed:
-  description: Existing replicas that are removed.
+  description: Existing replicas to remove.
   returned: success
   type: list
   elements: dict
@@ -95,7 +95,8 @@ removed:
       cluster: old
       reason: cluster old is gone
 overcommitted:
-  description: Pools with less capacity than their replicas request. Replicas there stay, and no new ones are added.
+  description: Node pools with less capacity than their replicas request. Their replicas are kept, and no replicas are
+    added.
   returned: success
   type: list
   elements: dict
@@ -104,7 +105,8 @@ overcommitted:
       pool: gpu-l4
       reason: "its replicas do not fit on its 2 nodes: 4 gpu claimed, 2 available"
 warnings_found:
-  description: All warnings of manifests and of the plan, one line each. Ansible's own show 20 of each.
+  description: All warnings about manifests and the plan, one line each. The warnings that Ansible prints are limited to
+    20 of each group.
   returned: success
   type: list
   elements: str

@@ -7,26 +7,24 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: serving_stack_info
-short_description: Gather the settings of serving stacks and of the gateway from the resources of a fleet
+short_description: Gather serving stack and gateway settings from fleet resources
 version_added: 0.1.0
 description:
-  - Returns for each InferenceCluster the drivers of the devices that the classes of its pools promise, which determine
-    the components to install, what gateways in mode C(Model) need there, and the C(spec) of its ServingStack.
-  - Returns the Helm releases and the objects of the InferenceGateway in mode C(Path).
-  - Reads manifests, and the control cluster when one is given. Manifests override resources of the same name there,
-    except a ServingStack, which is composed and can only be changed on the control cluster.
+  - Returns three values for each InferenceCluster. These are the DRA drivers of its node pools' devices, which
+    determine the components to install, the components that Model gateways need, and the C(spec) of its ServingStack.
+  - Returns the Helm releases and the objects of the path-based InferenceGateway.
+  - Reads manifests, and the control cluster if O(control) is given. Manifests override resources of the same name on
+    the control cluster, except a ServingStack, which can only be changed on the control cluster.
 options:
   names:
     description:
-      - Names of clusters. By default all of them, which is a large result for each of a thousand hosts.
+      - Names of clusters. Defaults to all clusters, which is a large result for each host of a large fleet.
     type: list
     elements: str
 extends_documentation_fragment:
   - modelplane.fleet.declared
   - modelplane.fleet.clusters.control
   - modelplane.fleet.attributes.read_only
-author:
-  - The modelplane.fleet authors (@modelplane)
 """
 
 EXAMPLES = r"""
@@ -42,37 +40,40 @@ EXAMPLES = r"""
 
 RETURN = r"""
 clusters:
-  description: Each InferenceCluster by its name.
+  description: The settings of each InferenceCluster by name.
   returned: success
   type: dict
   contains:
     drivers:
-      description: The DRA drivers of its devices.
+      description: The DRA drivers of the cluster's devices.
       type: list
       elements: str
       returned: always
     pools:
-      description: The drivers of the devices of each pool.
+      description: The DRA drivers of each node pool.
       type: dict
       returned: always
     gateway_needs:
       description:
-        - What InferenceGateways in mode C(Model) need in its serving stack. C(gateway) where one of them runs,
-          C(certificates) there and where they send requests to, C(budgets) where one authenticates callers, and
-          C(strict-budgets) where a CallerPolicy has budgets with C(whenUnavailable=Refuse) for its services.
+        - The serving stack features that Model gateways need on this cluster.
+        - C(gateway) if a Model gateway runs on the cluster.
+        - C(certificates) if a Model gateway runs on the cluster or sends requests to it.
+        - C(budgets) if a Model gateway on the cluster authenticates clients.
+        - C(strict-budgets) if a CallerPolicy has budgets with C(whenUnavailable=Refuse) for the services of such a
+          gateway.
       type: list
       elements: str
       returned: always
     source:
-      description: C(spec.cluster.source).
+      description: The C(spec.cluster.source) of the InferenceCluster.
       type: str
       returned: always
     stack:
-      description: C(spec) of its ServingStack without C(secrets); empty when there is none.
+      description: The C(spec) of the ServingStack without C(secrets). Empty if the cluster has no ServingStack.
       type: dict
       returned: always
     replicas:
-      description: Its ModelReplicas, from the control cluster. Empty without a control cluster.
+      description: The ModelReplicas of the cluster on the control cluster. Empty without a control cluster.
       type: list
       elements: str
       returned: always
@@ -86,9 +87,9 @@ clusters:
       replicas: [ml-team/qwen3-8b-0d3f1b2c4a]
 held:
   description:
-    - The clusters that stay unchanged, as their manifest, or that of one of their classes, has errors. They are not in
-      RV(clusters).
-    - All clusters when a ServingStack has errors.
+    - The clusters that are frozen because their manifest, or the manifest of one of their classes, has errors. They are
+      not in RV(clusters).
+    - All clusters if a ServingStack has errors.
     - Always empty unless O(invalid=hold).
   returned: success
   type: list
@@ -96,36 +97,36 @@ held:
   sample: []
 gateway_held:
   description:
-    - Whether an InferenceGateway has errors, so that the objects of that in mode C(Path) stay unchanged. With errors,
-      the mode is not known.
+    - Whether an InferenceGateway has errors. The mode of such a gateway is unknown, so the objects of the path-based
+      gateway are frozen.
   returned: success
   type: bool
   sample: false
 gateway:
-  description: The releases and objects of the InferenceGateway in mode C(Path); empty when there is none.
+  description: The releases and objects of the path-based InferenceGateway. Empty if the fleet has none.
   returned: success
   type: dict
   contains:
     releases:
-      description: The releases of Helm, in the order in which they are installed.
+      description: The Helm releases, in the order of installation.
       type: list
       elements: dict
-      returned: when there is one
+      returned: when the fleet has a path-based gateway
     objects:
-      description: The objects that are good to apply once these are there.
+      description: The objects to apply after the releases are installed.
       type: list
       elements: dict
-      returned: when there is one
+      returned: when the fleet has a path-based gateway
     published:
       description:
-        - Its manifest as the control cluster is to have it. Empty when the InferenceGateway was made there.
+        - The desired manifest of the gateway on the control cluster. Empty if the InferenceGateway was created there.
       type: list
       elements: dict
-      returned: when there is one
+      returned: when the fleet has a path-based gateway
     address_pool:
-      description: The addresses that MetalLB has to give; empty when it is not asked for.
+      description: The addresses for MetalLB. Empty if the gateway does not use MetalLB.
       type: str
-      returned: when there is one
+      returned: when the fleet has a path-based gateway
   sample:
     releases:
       - {name: mp-traefik, chart: traefik, version: 40.2.0, repository: "https://traefik.github.io/charts",

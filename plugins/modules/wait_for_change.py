@@ -10,24 +10,16 @@ module: wait_for_change
 short_description: Wait for a change of a fleet
 version_added: 0.1.0
 description:
-  - Observes manifests and clusters periodically, and returns when something has changed. It costs little while nothing
-    changes; the playbook C(loop) waits with it.
-  - It compares the inputs of a reconciliation, that is resources, workloads, routes and gateways, see
+  - Observes manifests and clusters periodically, and returns when something has changed. Unchanged fleets cause few
+    requests. The playbook C(loop) uses this module.
+  - Compares the inputs of a reconciliation, which are resources, workloads, routes and gateways. See
     M(modelplane.fleet.cluster_info).
-  - New values in Secrets of the control cluster count too, as keys of callers that were rotated, and keys of providers.
-    They are noticed by the versions of these Secrets, and are in no result.
+  - Detects new values of Secrets on the control cluster, such as rotated API keys and provider keys, by the resource
+    versions of these Secrets. The results do not contain the values.
 options:
-  resources:
-    description: Files, folders and glob patterns with the manifests of the fleet.
-    type: list
-    elements: path
-    default: []
-  chdir:
-    description: The folder that relative paths start from.
-    type: path
   since:
     description:
-      - RV(fingerprint) of an earlier call. Without it, the module observes once and returns.
+      - The RV(fingerprint) of an earlier call. If empty, the module observes once and returns.
     type: dict
     default: {}
   interval:
@@ -35,21 +27,17 @@ options:
     type: float
     default: 30
   max_wait:
-    description: Seconds after which the module returns although nothing changed.
+    description: The maximum number of seconds to wait for a change.
     type: float
     default: 600
 extends_documentation_fragment:
+  - modelplane.fleet.observed
   - modelplane.fleet.clusters
   - modelplane.fleet.attributes.read_only
-requirements:
-  - pydantic >= 2.10
-  - PyYAML
-author:
-  - The modelplane.fleet authors (@modelplane)
 """
 
 EXAMPLES = r"""
-- name: Wait until a manifest is edited, or a replica stops serving
+- name: Wait for a change of manifests or replicas
   modelplane.fleet.wait_for_change:
     resources: [manifests/]
     clusters:
@@ -61,7 +49,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 changes:
-  description: The changed parts, V(manifests), V(control) or V(cluster NAME); empty after O(max_wait).
+  description: The changed parts, V(manifests), V(control) or V(cluster NAME). Empty after O(max_wait).
   returned: success
   type: list
   elements: str

@@ -10,71 +10,70 @@ module: wait_ready
 short_description: Wait until objects are ready
 version_added: 0.1.0
 description:
-  - Waits, on all clusters concurrently, until every object is ready, whoever created it. The rules are those of
-    C(kubectl rollout status) and of the API reference of each kind, such as that all pods of the latest revision of a
-    Deployment are available, that a CustomResourceDefinition is established, that a Gateway is programmed. A DaemonSet
-    that is scheduled on no node is ready.
-  - An object that is not ready in time is reported with the reason, including failures of its pods (an image that
-    cannot be pulled, a missing node).
-  - Waiting ends early when all are ready, or have failed for good. In check mode it checks once, and never fails.
+  - Waits on all clusters in parallel until every object is ready, regardless of its creator. The module uses the rules
+    of C(kubectl rollout status) and of the API reference of each kind. For example, all pods of the latest revision of
+    a Deployment are available, a CustomResourceDefinition is established, or a Gateway is programmed. A DaemonSet that
+    matches no node is ready.
+  - Reports each object that is not ready in time, with the reason. Reasons include failures of its pods, such as an
+    image that cannot be pulled or a missing node.
+  - Waiting ends early if all objects are ready or have failed permanently. In check mode the module checks once and
+    never fails.
 options:
   objects:
     description:
-      - The objects. Only C(apiVersion), C(kind) and C(metadata) with C(name) and C(namespace) are read, so that whole
-        manifests can be given, such as C(status.manifest) of M(kubernetes.core.helm_info). C(apiVersion), C(kind),
-        C(namespace) and C(name) without C(metadata) are accepted as well.
-      - Kinds without a readiness, such as a ConfigMap, are skipped, unless O(state=absent).
+      - The objects. The module reads only C(apiVersion), C(kind) and C(metadata) with C(name) and C(namespace), so that
+        you can use complete manifests, such as C(status.manifest) of M(kubernetes.core.helm_info). It also accepts
+        C(apiVersion), C(kind), C(namespace) and C(name) without C(metadata).
+      - Kinds without readiness, such as ConfigMap, are skipped unless O(state=absent).
     type: list
     elements: dict
     default: []
   releases:
     description:
-      - Releases of Helm, each as C(namespace/name), whose Deployments, StatefulSets, DaemonSets and
-        CustomResourceDefinitions have to be ready too. One that is not there has none.
+      - Helm releases, as C(namespace/name), whose Deployments, StatefulSets, DaemonSets and CustomResourceDefinitions
+        must be ready too. A missing release has no objects.
     type: list
     elements: str
     default: []
   namespace:
     description:
-      - The namespace of objects that have none, where their kind needs one.
+      - The default namespace for objects of namespaced kinds.
     type: str
     default: default
   conditions:
     description:
-      - By kind, the condition in C(status.conditions) that makes an object of it ready, for kinds that the module does
-        not know.
+      - The condition in C(status.conditions) that defines readiness, by kind. Use it for kinds without built-in rules.
     type: dict
     default: {}
   accepted:
     description:
-      - Objects that the API servers have to accept in a dry run, which requires that their webhooks answer. That may be
-        some seconds after the pods of the webhooks are ready.
-      - A webhook that refuses the object has answered as well.
+      - Objects that the API servers must accept in a dry run. The dry run requires responses from their webhooks, which
+        may start some seconds after their pods are ready.
+      - A webhook that rejects the object has also responded.
     type: list
     elements: dict
     default: []
   devices:
     description:
-      - By DRA driver, pools on each of whose nodes it has to publish devices, in a ResourceSlice. Nodes of a pool are
-        those with the label C(modelplane.ai/pool) as waiting begins; a pool without nodes has nothing to wait for.
+      - The node pools of each DRA driver. On each of their nodes, the driver must publish devices in a ResourceSlice.
+        The nodes of a node pool are the nodes with the label C(modelplane.ai/pool) when the module starts. For a node
+        pool without nodes, the module does not wait.
     type: dict
     default: {}
   state:
     description:
-      - V(absent) waits until none of O(objects) exists.
+      - V(present) waits until all objects are ready. V(absent) waits until none of O(objects) exists.
     type: str
     choices: [present, absent]
     default: present
   wait:
     description:
-      - Seconds to wait. C(0) checks once.
+      - Seconds to wait. V(0) checks once.
     type: float
     default: 300
 extends_documentation_fragment:
   - modelplane.fleet.clusters
   - modelplane.fleet.attributes.read_only
-author:
-  - The modelplane.fleet authors (@modelplane)
 seealso:
   - module: modelplane.fleet.apply
 """
@@ -86,7 +85,7 @@ EXAMPLES = r"""
     namespace: monitoring
   register: release
 
-- name: Wait until they are ready, and the Prometheus that its operator creates
+- name: Wait for the release and its Prometheus
   modelplane.fleet.wait_ready:
     clusters:
       - name: onprem
@@ -97,7 +96,7 @@ EXAMPLES = r"""
       Prometheus: Available
     wait: 600
 
-- name: Wait until the nodes of two pools have devices
+- name: Wait for devices on the nodes of two pools
   modelplane.fleet.wait_ready:
     clusters:
       - name: onprem
@@ -105,7 +104,7 @@ EXAMPLES = r"""
     devices:
       gpu.nvidia.com: [h100, l4]
 
-- name: Wait until the webhook answers
+- name: Wait until the webhook responds
   modelplane.fleet.wait_ready:
     clusters:
       - name: onprem
@@ -119,7 +118,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 clusters:
-  description: The result of each workload cluster.
+  description: The result of each inference cluster.
   returned: always
   type: dict
   contains:
@@ -128,18 +127,18 @@ clusters:
       type: bool
       returned: always
     failed:
-      description: Whether the cluster was not reachable, or an object is not ready.
+      description: Whether the cluster was unreachable, or an object is not ready.
       type: bool
       returned: always
     msg:
-      description: The objects that are not ready, with reasons, one line each; empty when all are ready.
+      description: The objects that are not ready, with reasons, one line each. Empty if all objects are ready.
       type: str
       returned: always
     objects:
-      description: Each object that was waited for.
+      description: The objects that the module waited for.
       type: list
       elements: dict
-      returned: when the cluster could be asked
+      returned: when the cluster is reachable
   sample:
     onprem:
       changed: false

@@ -121,7 +121,7 @@ def test_a_run_over_all_clusters_leaves_nothing_to_slices(live: LiveFleet) -> No
 
 def test_a_teardown_in_a_slice_leaves_the_state_of_the_others(live: LiveFleet, tmp_path: Path) -> None:
     gone = launch(live, tmp_path / "gone", "teardown", 2).ok()
-    assert "The state and the routes of the fleet stay" in gone.messages("Show why the state of the fleet stays")
+    assert "The state and the routes of the fleet are kept" in gone.messages("Explain why the fleet state is kept")
     assert not [key for key in contents(live) if key.startswith("east: ")]
     assert "works on all clusters of the fleet default by itself" in live.run("apply").output
     assert [entry["cluster"] for entry in placed(live, "small")] == ["east", "west"]

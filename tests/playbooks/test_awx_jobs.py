@@ -72,7 +72,7 @@ def test_a_job_of_the_whole_site(whole: tuple[Path, awx_jobs.Inventory, awx_jobs
     place, _, job = whole
     job.ok()
     assert (place / "build/plan.json").is_file()
-    assert "ml-team/qwen3-small" in job.messages("Show the plan")
+    assert "ml-team/qwen3-small" in job.messages("Show the plan or status")
     recap = job.recap
     assert set(recap["processed"]) == CLUSTERS | {"control"}
     assert recap["failures"] == recap["dark"] == {}
@@ -127,7 +127,7 @@ def test_what_a_rollout_asks_to_approve_is_what_would_change(
         plan = awx_jobs.launch(tmp_path / "plan", place, "site", inventory, answers, "--check", "--diff").ok()
     finally:
         models.write_text(text)
-    (table,) = json.loads(plan.messages("Show the plan"))
+    (table,) = json.loads(plan.messages("Show the plan or status"))
     states = [line.split()[-1] for line in table if line.startswith("ml-team/q")]
     assert states.count("removed") == 1
     assert "new" not in states

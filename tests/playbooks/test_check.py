@@ -165,7 +165,7 @@ def test_nothing_is_contacted_before_it_is_known_what_to_do(tmp_path: Path, clus
             "is /nowhere.pem, and there is no such file.",
         ),
         ("serving_stack", {"serving_stack_charts_dir": "/nowhere"}, "is /nowhere, and there is no such folder."),
-        ("serving_stack", {"serving_stack_image_pull_config": __file__}, "serving_stack_image_pull_secrets is not"),
+        ("serving_stack", {"serving_stack_image_pull_config": __file__}, "serving_stack_image_pull_secrets is empty"),
         ("serving_stack", {"fleet_target": "directory"}, "No host of the play has the target kubernetes"),
         ("check", {"serving_stack_stuck_after": "soon"}, "'serving_stack_stuck_after' is of type"),
         ("site", {"fleet_biuld": "x", "fleet_build": "y"}, "Did you mean fleet_build?"),

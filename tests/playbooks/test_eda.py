@@ -36,7 +36,7 @@ LOST = "eks-us-west"
 PUSH = {"ref": "refs/heads/main"}
 PUSHED = ("Pull the manifests", "Plan the fleet")
 RECOVERED = ("Show the state of the fleet", "Reconcile the fleet", "Report the changes of the control cluster")
-NOTIFIED = ("Notify of an event of the fleet",)
+NOTIFIED = ("Send a notification about an event",)
 
 pytestmark = pytest.mark.skipif(not shutil.which("java"), reason="ansible-rulebook needs Java")
 

@@ -73,7 +73,7 @@ def test_site_on_the_sample_fleet_is_idempotent(tmp_path: Path) -> None:
     assert counts == {"control": 1, "byo-us-east": 1, "eks-us-west": 1, "gke-us-central": 1}
     assert "research/kimi-k2" in first
     assert "memory 81559Mi < 140Gi" in first
-    services = first.partition("TASK [Show the plan]")[2]
+    services = first.partition("TASK [Show the plan or status]")[2]
     for service in json.loads((build / "plan.json").read_text())["services"]:
         assert f"{service['namespace']}/{service['name']}" in services
         assert all(endpoint["name"] in services for endpoint in service["endpoints"])
@@ -186,9 +186,9 @@ def test_a_loop_ends_as_its_last_turn_did(tmp_path: Path) -> None:
     assert (build / "plan.json").is_file()
     (tmp_path / "manifests/models.yaml").write_text("kind: ModelDeployment\n")
     output = play("loop", inventory=SAMPLE, **given)
-    assert output.count("TASK [Announce that the next turn tries again]") == 2
-    assert "This turn failed" in output
-    assert "The last turn failed" in failed(output)
+    assert output.count("TASK [Announce the retry in the next iteration]") == 2
+    assert "This iteration failed" in output
+    assert "The last iteration failed" in failed(output)
 
 
 def test_the_sample_fleet_spreads_and_gangs(tmp_path: Path) -> None:
@@ -284,11 +284,11 @@ def test_queries_select_from_the_document(tmp_path: Path) -> None:
     given = {"inventory": SAMPLE, "fleet_build": str(tmp_path)}
     selected = play("plan", **given, fleet_query="placements[?deployment=='qwen3-8b'].cluster", fleet_output="yaml")
     assert changed(selected) == 1
-    assert "- gke-us-central" in selected.partition("TASK [Show the plan]")[2]
+    assert "- gke-us-central" in selected.partition("TASK [Show the plan or status]")[2]
     nothing = play("plan", **given, fleet_query="placement[].cluster")
     assert changed(nothing) == 0
     assert "query selects nothing" in nothing
-    assert "null" in nothing.partition("TASK [Show the plan]")[2]
+    assert "null" in nothing.partition("TASK [Show the plan or status]")[2]
     wrong = failed(play("status", **given, fleet_query="clusters[?"))
     assert "query is no JMESPath expression" in wrong
 
@@ -301,7 +301,7 @@ def test_a_question_is_answered_and_nothing_is_written(tmp_path: Path) -> None:
     assert re.search(r"…a80ea00c48 +eks-us-west +gke-us-central +gpu-l4 +1 gpu", first)
     assert re.search(r"ml-team/qwen +4 +3 +9", first)
     assert "pending: ml-team/qwen3-small: InsufficientCapacity: 7 of 9 replicas scheduled" in first
-    assert "kimi-k2" not in first.partition("TASK [Show the plan]")[2], "it has no place in the plan either"
+    assert "kimi-k2" not in first.partition("TASK [Show the plan or status]")[2], "it has no place in the plan either"
     assert "What if" in page.read_text()
     assert not build.exists()
 
@@ -314,7 +314,7 @@ def test_a_question_is_answered_and_nothing_is_written(tmp_path: Path) -> None:
     for arguments in ([], ["--check"]):
         output = play("plan", *arguments, inventory=SAMPLE, fleet_query="moves[].[fromCluster, toCluster]", **given)
         assert changed(output) == 0
-        shown = output.partition("TASK [Show the plan]")[2].partition("|-")[2].partition("TASK")[0]
+        shown = output.partition("TASK [Show the plan or status]")[2].partition("|-")[2].partition("TASK")[0]
         assert json.loads(shown) == [["byo-us-east", "byo-two"]]
         assert before == {path: path.read_bytes() for path in build.rglob("*") if path.is_file()}
 

@@ -430,4 +430,4 @@ def test_a_key_is_in_the_secret_and_where_it_was_given_out_and_nowhere_else(
     # On the standard error of the first run, and in the file of the second one.
     assert planted.places_of(first) == ["stderr 0"]
     assert planted.places_of(following) == ["next.yml"]
-    assert "Change the keys of callers" in (folder / "ansible.log").read_text()
+    assert "Create, rotate or revoke API keys" in (folder / "ansible.log").read_text()

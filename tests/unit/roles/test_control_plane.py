@@ -265,7 +265,7 @@ def test_what_is_installed(planned: Mapping[str, Any], name: str, desired: set[s
     assert all(entry["action"] in ("install", "apply") for key, entry in found.items() if key in desired)
     assert "unless control_plane_gateway_states says managed" in planned["cloud"]["plan"]["keda"]["why"]
     if name == "none":
-        assert found["traefik"]["message"] == "traefik is not installed: the fleet has no InferenceGateway in mode Path"
+        assert found["traefik"]["message"] == "traefik is not installed: the fleet has no path-based InferenceGateway"
 
 
 def test_what_stands_in_the_way(planned: Mapping[str, Any]) -> None:

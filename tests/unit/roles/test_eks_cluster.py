@@ -104,7 +104,7 @@ def test_components_can_be_planned(why: str, expected: list[str]) -> None:
 def test_site_makes_clusters_and_removes_none(fleet: Fleet) -> None:
     ran = fleet.run("-e", "eks_cluster_state=absent", playbook="site")
     assert ran.failed == 1
-    assert "this playbook makes clusters. Take the playbook provision" in ran.output
+    assert "this playbook creates clusters. Use the playbook provision" in ran.output
     assert ran.calls == []
 
 

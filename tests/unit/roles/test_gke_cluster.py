@@ -167,7 +167,7 @@ def test_a_run_that_ended_early_is_gone_on_with_and_what_is_of_others_outlives_t
     assert "firewall rule theirs" in would.output
     ran = fleet.run(*ABSENT)
     assert ran.failed == 1
-    assert "Cluster gke-us-central is gone, but not its network:" in ran.output
+    assert "Network of cluster gke-us-central is not deleted:" in ran.output
     assert "firewall rule theirs" in ran.output
     left = [path for path in fleet.gcp.objects() if "serviceAccounts" not in path]
     assert sorted(path.split("/")[-2] for path in left) == ["firewalls", "networks", "subnetworks"]
@@ -207,7 +207,7 @@ def test_variables_that_make_no_sense_are_reported(fleet: Fleet) -> None:
     # Once the other one has failed, nothing is left to do.
     ran = fleet.run(host={"gke_cluster_state": "gone"}, beside={"files": {"fleet_target": "directory"}})
     assert "gke_cluster_state is gone, and must be one of present, absent." in ran.output
-    assert "No host of the play is a cluster that the fleet makes" in ran.output
+    assert "The fleet creates no cluster of the play's hosts" in ran.output
     assert ran.calls == []
 
 

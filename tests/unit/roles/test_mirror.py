@@ -325,7 +325,7 @@ def test_wrong_variables_are_refused_by_name(tmp_path: Path) -> None:
     assert "mirror_mode" in reported
     ran = Mirror(tmp_path, {"mirror_mode": "copy"}).run()
     assert ran.failed == 1
-    assert "set mirror_charts_dir or mirror_chart_registry" in " ".join(ran.output.split())
+    assert "Set mirror_charts_dir or mirror_chart_registry" in " ".join(ran.output.split())
     wrong = {"mirror_chart_registry": "mirror.example/charts", "mirror_image_registry": "https://mirror.example"}
     ran = Mirror(tmp_path, wrong).run()
     assert ran.failed == 1

@@ -7,64 +7,64 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 short_description: Watch a fleet for lost clusters and pending deployments
 description:
-  - Reads what runs of the collection know of a fleet, from its build folder or its control cluster, and asks clusters
-    whether they answer. It changes nothing.
-  - An event comes once for each cluster that is lost and each deployment that is pending for some time, and once when
-    that has ended. Whatever cannot be read stays as it was.
-  - Every event has the keys C(type), C(cluster), C(namespace), C(deployment), C(reason), C(message) and C(since), all
-    of them text; those that do not apply are empty. C(type) is V(cluster_lost), V(cluster_recovered),
+  - Reads the state of a fleet from its build directory or its control cluster, and checks whether clusters respond. It
+    changes nothing.
+  - Sends one event for each cluster that is lost and each deployment that is pending for some time, and one event when
+    this state ends. If something cannot be read, its last state is kept.
+  - Every event has the string keys C(type), C(cluster), C(namespace), C(deployment), C(reason), C(message) and
+    C(since). Keys that do not apply are empty. C(type) is V(cluster_lost), V(cluster_recovered),
     V(deployment_pending) or V(deployment_placed).
 options:
   build:
     description:
-      - The build folder of the fleet. Its C(plan.json) has the pending deployments, and its statuses the clusters
-        that did not answer in the last run.
+      - The build directory of the fleet. Its C(plan.json) contains the pending deployments, and its status files
+        contain the clusters that were unreachable in the last run.
       - Mutually exclusive with O(control). At least one of O(build), O(control) and O(clusters) is required.
     type: path
   control:
     description:
-      - The connection to the control cluster, with the options of O(clusters) but for the name and C(secret). The
-        statuses of InferenceClusters and ModelDeployments are read there. An empty one uses the kubeconfig of
+      - The connection to the control cluster, with the options of O(clusters) except the name and C(secret). The source
+        reads the status of InferenceClusters and ModelDeployments there. An empty mapping uses the kubeconfig of
         C(kubectl).
     type: dict
   clusters:
     description:
-      - Connections to workload clusters, with the options of M(modelplane.fleet.cluster_info#module:clusters), each
-        with its C(name). Each of them is asked for its version, so that a cluster that does not answer is noticed
-        between two runs.
+      - The connections to inference clusters, with the options of M(modelplane.fleet.cluster_info#module:clusters),
+        each with its C(name). The source requests the version of each cluster, to detect unreachable clusters between
+        two runs.
     type: list
     elements: dict
     default: []
   cluster_lost_after:
-    description: Seconds for which a cluster has to be lost before its event.
+    description: Seconds that a cluster must be lost before its event is sent.
     type: float
     default: 60
   deployment_pending_after:
-    description: Seconds for which a deployment has to be pending before its event.
+    description: Seconds that a deployment must be pending before its event is sent.
     type: float
     default: 600
   interval:
-    description: Seconds between two readings, at least 1.
+    description: Seconds between two checks, at least 1.
     type: float
     default: 30
   state:
     description:
-      - A file that keeps what was reported. Without it, what is wrong when the source starts is reported again.
+      - A file that stores the sent events. If unset, existing problems are sent again when the source starts.
     type: path
   forks:
-    description: Number of clusters to ask at the same time.
+    description: The number of clusters to check in parallel.
     type: int
     default: 32
   timeout:
-    description: Seconds that a request may take.
+    description: Seconds to wait for a response.
     type: float
     default: 10
   retries:
-    description: Number of times to repeat a request that failed.
+    description: The number of retries of a failed request.
     type: int
     default: 2
   answer_limit:
-    description: Largest answer of an API server, in MiB.
+    description: The maximum size of an API server response, in MiB.
     type: int
     default: 64
 requirements:
