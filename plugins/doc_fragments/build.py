@@ -27,8 +27,8 @@ options:
     default: []
   hosts:
     description:
-      - The clusters that have hosts in the inventory. A name that is neither an InferenceCluster of the fleet nor a cloud
-        cluster resource that a user created is an error.
+      - The clusters that have hosts in the inventory. A name that is neither an InferenceCluster of the fleet nor a
+        cloud cluster resource that a user created is an error.
     type: list
     elements: str
     default: []
