@@ -71,7 +71,7 @@ def kind_page(kind: type[Resource]) -> str:
 {NOTE}
 {inspect.getdoc(kind)} `apiVersion: {kind.group_version()}`, {scope}, `kubectl get {kind.SHORT_NAMES[0]}`.
 [{name}](../{name}.md) describes the kind, with examples. The [JSON Schema](../../schemas/{name}.json) is for
-[editors](../../installation.md#editors). [`metadata`]({SHARED}#metadata) has the same fields for all kinds.
+[editors](../../installation.md). [`metadata`]({SHARED}#metadata) has the same fields for all kinds.
 """
     sections = sections_of(kind)
     parts = [rendered(section, sections) for section in sections.values()]

@@ -42,6 +42,7 @@ ALLOWED = {
     "plugins/module_utils/core/api/": "the kinds: what users write, and what other clouds' fields are called",
     "roles/control_plane/files/crds/": "written from the kinds by tests/generated/generate.py",
     "roles/control_plane/files/rbac/control-plane.yaml": "the plural names of the kinds, to which rights are given",
+    "plugins/module_utils/arguments/inventory_variables.py": "the reference of variables, with those of cloud clusters",
     "plugins/module_utils/_aws.py": "the only file that imports a library",
     "plugins/module_utils/_google.py": "the only file that imports a library",
     "plugins/doc_fragments/aws.py": "options of the modules of one cloud",

@@ -23,7 +23,7 @@ def test_the_check_names_what_is_not_as_generated_and_says_what_to_do(
 ) -> None:
     folder = generate.Folder("some", {"a.json": "1\n", "b.json": "2\n", "c.json": "3\n"})
     monkeypatch.setattr(generate, "ROOT", tmp_path)
-    monkeypatch.setattr(generate, "folders", lambda: [folder])
+    monkeypatch.setattr(generate, "outputs", lambda: [folder])
     monkeypatch.setattr(sys, "argv", ["generate.py"])
     assert generate.main() == 0
     monkeypatch.setattr(sys, "argv", ["generate.py", "--check"])
