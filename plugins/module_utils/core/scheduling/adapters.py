@@ -86,23 +86,24 @@ def fabric_of(pool: Any) -> tuple[str, str] | None:
     return kind, wire.get("name") or (wire.get("infiniband") or {}).get("fabric") or ""
 
 
-def fabric_device(pool: Any, taken: Iterable[str] = ()) -> dict[str, Any] | None:
+def fabric_device(pool: Any, device_names: Iterable[str] = ()) -> dict[str, Any] | None:
     """The Synthetic device (wire form) by which a pool publishes its fabric, so that selectors can ask for it; None
     without a fabric.
 
-    `taken` are the names of the pool's other devices: the device is called `fabric`, or `fabric-2` and so on.
+    `device_names`: names of the other devices of the pool. The name of the device is `fabric`, or `fabric-2` and so on
+    if a device has this name.
     """
-    found = fabric_of(pool)
-    if found is None:
+    fabric = fabric_of(pool)
+    if fabric is None:
         return None
-    kind, name = found
-    names_taken = set(taken)
-    numbered = (f"fabric-{number}" for number in range(2, len(names_taken) + 3))
+    kind, name = fabric
+    used_names = set(device_names)
+    numbered = (f"fabric-{number}" for number in range(2, len(used_names) + 3))
     attributes = {"type": {"string": kind}}
     if name:
         attributes["name"] = {"string": name}
     return {
-        "name": next(free for free in ("fabric", *numbered) if free not in names_taken),
+        "name": next(free for free in ("fabric", *numbered) if free not in used_names),
         "claim": "Synthetic",
         "driver": FABRIC_DRIVER,
         "count": FABRIC_COUNT,
@@ -298,9 +299,9 @@ def _published_pool(pool: Any, catalogue: DeviceCatalogue, node_architecture: st
     wire = [api.wire(device) for device in pool.devices or ()]
     devices = catalogue.devices(_with_architecture(wire, node_architecture))
     fabrics = catalogue.fabrics(devices)
-    named = fabric_of(pool)
-    if named and named[1] and Fabric(*named) not in fabrics:
-        fabrics = tuple(sorted((*fabrics, Fabric(*named))))
+    fabric = fabric_of(pool)
+    if fabric and fabric[1] and Fabric(*fabric) not in fabrics:
+        fabrics = tuple(sorted((*fabrics, Fabric(*fabric))))
     return Pool(pool.name, max(pool.nodes or 0, 0), devices, fabrics)
 
 
@@ -336,16 +337,16 @@ def _unknown(
 def capacity(resource: api.InferenceCluster, pool: NodePool) -> int:
     """Nodes that a pool may grow to: its maximum when it is autoscaled, else its size; some clouds count both per
     zone."""
-    __, most = node_bounds(resource, pool)
-    return most
+    __, maximum = node_bounds(resource, pool)
+    return maximum
 
 
 def node_bounds(resource: api.InferenceCluster, pool: NodePool) -> tuple[int, int]:
     """Return the fewest and the most nodes that a pool has in all its zones."""
-    least, most = pool.bounds
+    minimum, maximum = pool.bounds
     cloud = registry.BY_SOURCE.get(resource.spec.cluster.source)
     zones = max(len(set(pool.zones or ())) if cloud and cloud.per_zone else 1, 1)
-    return least * zones, most * zones
+    return minimum * zones, maximum * zones
 
 
 def _ready(resource: api.InferenceCluster) -> str | None:

@@ -32,8 +32,8 @@ def published(device: Device) -> Fabric | None:
 
 def fabrics_of(devices: Iterable[Device]) -> tuple[Fabric, ...]:
     """The named fabrics that nodes with these devices are on, sorted."""
-    found = {fabric for device in devices if (fabric := published(device))}
-    return tuple(sorted(fabric for fabric in found if fabric.name))
+    fabrics = {fabric for device in devices if (fabric := published(device))}
+    return tuple(sorted(fabric for fabric in fabrics if fabric.name))
 
 
 def shared_fabrics(cluster: Cluster) -> dict[Fabric, tuple[Pool, ...]]:
@@ -42,7 +42,7 @@ def shared_fabrics(cluster: Cluster) -> dict[Fabric, tuple[Pool, ...]]:
     for pool in cluster.pools:
         for fabric in pool.fabrics:
             pools.setdefault(fabric, []).append(pool)
-    return {fabric: tuple(found) for fabric, found in sorted(pools.items()) if len(found) > 1}
+    return {fabric: tuple(fabric_pools) for fabric, fabric_pools in sorted(pools.items()) if len(fabric_pools) > 1}
 
 
 def pair_warnings(
@@ -95,14 +95,15 @@ class FabricViews:
     def on(self, fabric: Fabric, devices: tuple[Device, ...]) -> tuple[Device, ...]:
         """The same tuple when no device stands for another fabric, and always the same one for the same arguments."""
         key = (id(devices), fabric)
-        found = self._views.get(key)
-        if found is None:
+        view = self._views.get(key)
+        if view is None:
             self._alive[id(devices)] = devices
-            others = [published(device) not in (None, fabric) for device in devices]
-            found = devices
-            if any(others):
-                found = tuple(
-                    replace(device, count=0) if other else device for device, other in zip(devices, others, strict=True)
+            hidden_flags = [published(device) not in (None, fabric) for device in devices]
+            view = devices
+            if any(hidden_flags):
+                view = tuple(
+                    replace(device, count=0) if is_hidden else device
+                    for device, is_hidden in zip(devices, hidden_flags, strict=True)
                 )
-            self._views[key] = found
-        return found
+            self._views[key] = view
+        return view
