@@ -63,7 +63,7 @@ class DeviceCatalogue:
         return self._known[key]
 
     def fabrics(self, devices: tuple[Device, ...]) -> tuple[Fabric, ...]:
-        """The named fabrics that nodes with these devices (an answer of `devices`) are on."""
+        """Return the named fabrics of nodes with these devices, which `devices` returned."""
         key = id(devices)
         if key not in self._fabrics:
             self._fabrics[key] = fabrics_of(devices)
@@ -71,7 +71,8 @@ class DeviceCatalogue:
 
 
 def fabric_of(pool: Any) -> tuple[str, str] | None:
-    """Type and name of a pool's `fabric`; None without one. The name is empty when it has none.
+    """Return the type and the name of the fabric of a pool, None without a fabric. The name is empty if the fabric has
+    no name.
 
     `pool` is an entry of `InferenceCluster.spec.nodePools` or `status.gpuPools`, as a model or in wire form.
     `infiniband.fabric` counts as the name.
@@ -87,8 +88,7 @@ def fabric_of(pool: Any) -> tuple[str, str] | None:
 
 
 def fabric_device(pool: Any, device_names: Iterable[str] = ()) -> dict[str, Any] | None:
-    """The Synthetic device (wire form) by which a pool publishes its fabric, so that selectors can ask for it; None
-    without a fabric.
+    """Return the Synthetic device (wire form) that publishes the fabric of a pool to selectors, None without a fabric.
 
     `device_names`: names of the other devices of the pool. The name of the device is `fabric`, or `fabric-2` and so on
     if a device has this name.
@@ -114,7 +114,7 @@ def fabric_device(pool: Any, device_names: Iterable[str] = ()) -> dict[str, Any]
 def deployment(
     resource: api.ModelDeployment, caches: Mapping[tuple[str, str], api.ModelCache], currency: str = ""
 ) -> Deployment:
-    """A valid ModelDeployment; `caches` by (namespace, name), `currency` of prices, empty where there are none.
+    """Return a valid ModelDeployment. `caches` by (namespace, name). `currency` of prices, empty without prices.
 
     Its clusters are narrowed by the selector of the cache that it mounts; on a label that both name, the cache's value
     wins, as that is where the weights are. Without the cache nothing new is placed and what runs stays.
@@ -219,7 +219,8 @@ def cluster(
     assumed_gateway: Callable[[str], tuple[str, str]] | None = None,
     prices: PriceBook | None = None,
 ) -> Cluster:
-    """A valid InferenceCluster with the capacity it publishes, else the capacity its pools and classes declare.
+    """Return a valid InferenceCluster with its published capacity, otherwise with the capacity that its pools and
+    classes declare.
 
     With `assumed_gateway` the cluster is one that is not observed: unless its status says otherwise it counts as
     ready, behind the gateway (address, URL or "") that the function gives its name. Without, only its status counts.
@@ -308,7 +309,7 @@ def _published_pool(pool: Any, catalogue: DeviceCatalogue, node_architecture: st
 def _declared_pool(
     resource: api.InferenceCluster, pool: Any, inference_class: api.InferenceClass, catalogue: DeviceCatalogue
 ) -> Pool:
-    """A pool of `spec.nodePools`, with its fabric among the devices of its class."""
+    """Return a pool of `spec.nodePools`, with its fabric among the devices of its class."""
     wire = [api.wire(device) for device in inference_class.spec.devices]
     fabric = fabric_device(pool, (device["name"] for device in wire))
     node_architecture = architecture(resource, inference_class)
@@ -323,7 +324,7 @@ def _class_devices(inference_class: api.InferenceClass, catalogue: DeviceCatalog
 def _unknown(
     resource: api.InferenceCluster, classes: Mapping[str, api.InferenceClass], catalogue: DeviceCatalogue
 ) -> str:
-    """Return why the pools are unknown. A device that is not right must not count as one that no longer fits."""
+    """Return why the pools are unknown. An invalid device must not count as a device that no longer fits."""
     for pool in resource.spec.node_pools or ():
         inference_class = classes.get(pool.class_name)
         if inference_class is None:
@@ -335,8 +336,8 @@ def _unknown(
 
 
 def capacity(resource: api.InferenceCluster, pool: NodePool) -> int:
-    """Nodes that a pool may grow to: its maximum when it is autoscaled, else its size; some clouds count both per
-    zone."""
+    """Return the maximum number of nodes of a pool: its limit if it is autoscaled, otherwise its size. Some clouds
+    count both per zone."""
     __, maximum = node_bounds(resource, pool)
     return maximum
 

@@ -496,8 +496,8 @@ def _numbers(engines: Iterable[PlacedEngine]) -> dict[str, set[int]]:
 
 
 def _kinds(pool: Pool, allocation: Way) -> list[Kind | None] | None:
-    """Return the kind to limit each request to, None where it accepts one only; None when kinds that it accepts cannot
-    be separated."""
+    """Return the kind to limit each request to, None for a request that accepts only one kind. Return None if the
+    accepted kinds cannot be separated."""
     kinds: list[Kind | None] = []
     for position, accepted in zip(allocation.kinds, allocation.accepted, strict=True):
         other_devices = [pool.devices[index] for index in accepted if index != position]

@@ -36,7 +36,7 @@ class Need:
         )
 
     def least(self, kinds: Kinds) -> int:
-        """Return how many devices of these kinds the pods take at least, whichever pools they are on."""
+        """Return the minimum number of devices of these kinds that the pods use, on any pools."""
         return self.pods * min(
             (
                 sum(count for kind, count in enumerate(vector) if (pool_index, kind) in kinds)
@@ -50,7 +50,7 @@ class Totals:
     """Sums of what engines need, in an order, for the sets of kinds of devices that they compete for."""
 
     def __init__(self, engines: Sequence[Sequence[Need]], pools: int) -> None:
-        """`pools`: how many the cluster has."""
+        """`pools`: number of pools of the cluster."""
         self._sums = []
         for kinds in _sets(list(dict.fromkeys(need.kinds for needs in engines for need in needs))):
             by_engine = [sum(need.least(kinds) for need in needs) for needs in engines]
@@ -68,7 +68,8 @@ class Totals:
 
 
 def _sets(competing: Sequence[Kinds]) -> Iterator[Kinds]:
-    """The kinds of each need, those at one position, as pools of one class have the same there, and unions of needs."""
+    """Return the kinds of each need, the kinds at one position, and unions of needs. Pools of one class have the same
+    kinds at one position."""
     by_position = [
         frozenset((pool_index, kind) for pool_index, kind in kinds if kind == position)
         for kinds in competing

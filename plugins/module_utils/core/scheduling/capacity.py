@@ -56,7 +56,7 @@ class Demand:
         return (-largest, -len(pods), sum(map(len, pods))), tuple(pods)
 
     def least(self, kinds: tuple[int, ...]) -> int:
-        """Return how many devices of these kinds it takes at least, whichever alternative each pod takes."""
+        """Return the minimum number of devices of these kinds for any choice of alternatives."""
         count = self._known_least.get(kinds)
         if count is None:
             count = self._known_least[kinds] = self.copies * sum(least_of(pod, kinds) for pod in self.group[1])
@@ -84,7 +84,7 @@ class DeviceLedger:
         self._order: list[Group] = []
         self._known: Packing | None = None
         self._kinds = tuple(range(len(self._node)))
-        # Devices that are left at most, by their kinds.
+        # Maximum number of free devices of kinds, by these kinds.
         self._left = {self._kinds: sum(self._node) * pool.nodes}
         # Pods of one copy are on different nodes, so each unavailable part is on a node of its own.
         node_counts = Counter(vector for vector in pool.unavailable if any(vector))
@@ -104,7 +104,7 @@ class DeviceLedger:
         return self._load
 
     def left(self, kinds: tuple[int, ...] = ()) -> int:
-        """Return how many devices of these kinds, or of all, are left at most, whichever alternative each pod takes."""
+        """Return the maximum number of free devices of these kinds, or of all kinds, for any choice of alternatives."""
         kinds = kinds or self._kinds
         if kinds not in self._left:
             charged = sum(count * least_of(pod, kinds) for group, count in self._counts.items() for pod in group[1])
@@ -161,8 +161,8 @@ class DeviceLedger:
 
     @property
     def overcommitted(self) -> str:
-        """Return why what is charged already cannot all be there, with numbers; empty when it can, or when that is
-        not decided."""
+        """Return why the charged replicas do not fit on the pool, with numbers. Empty if they fit, or if the search
+        did not decide it."""
         packed = self._packed()
         if packed.free is None and self._greedy:
             packed = self._pack(self._load, greedy=False)
@@ -213,8 +213,8 @@ class DeviceLedger:
         return self._node[position] * self.pool.nodes - unavailable
 
     def _free_of(self, position: int, free: Free) -> tuple[int | None, int]:
-        """Return how many of a kind of device one more pod could get, by any packing, and how many are free then on all
-        nodes together; None for the first when that is not decided."""
+        """Return the number of devices of a kind that one more pod can use in any packing, None if undecided, and the
+        number of free devices of all nodes then."""
         best = max((vector[position] for vector, nodes in free.items() if nodes), default=0)
         total = _total(free, position)
         while best < self._node[position]:
@@ -381,7 +381,7 @@ def _count(number: int, noun: str) -> str:
 
 
 def _pods(desired: Sequence[int], device: str) -> str:
-    """`2 pods with 8 gpu each` and the like."""
+    """Return the needs of pods, such as `2 pods with 8 gpu each`."""
     pod_counts = [
         f"{_count(pods, 'pod')} with {count} {device}{' each' if pods > 1 else ''}"
         for count, pods in sorted(Counter(desired).items(), reverse=True)

@@ -67,8 +67,8 @@ class CheapestPlaces:
         self._fits.pop(name, None)
 
     def repack(self, name: str) -> bool:
-        """Place one more replica on a cluster by placing the new ones there beside each other again; False, and nothing
-        changed, where that makes no room, or limits do not allow it.
+        """Place one more replica on a cluster by placing its new replicas again. Return False, without changes, if the
+        cluster has no room or a limit refuses a replica.
 
         Replicas of one engine leave each other no more room however they are placed."""
         new = self._state.new.get(name)
@@ -104,7 +104,7 @@ class CheapestPlaces:
         self._spent = self._spent.with_replica(engines, self._pools(name))
 
     def _spent_without(self, left_out: str) -> Spent:
-        """Return what is spent by all replicas but the new ones on a cluster."""
+        """Return the cost of all replicas except the new replicas on a cluster."""
         placed = [(entry.placement.cluster, entry.placement.engines) for entry in self._state.kept]
         placed += [(name, fit.engines) for name, fits in self._state.new.items() if name != left_out for fit in fits]
         return spent(placed, self._pools)
@@ -114,7 +114,7 @@ class CheapestPlaces:
         return {pool.name: pool for pool in cluster.pools} if cluster else {}
 
     def _fits_on(self, name: str) -> list[ReplicaFit]:
-        """Return places on a cluster: those that some of its pools have, each with the cheapest of these first."""
+        """Return the places on a cluster in each subset of its pools, the cheapest pools first."""
         if name not in self._fits:
             cluster = self._fleet[name]
             for engine in self._state.engines:

@@ -39,7 +39,8 @@ class Spent:
 
 
 def spent(placed: Iterable[tuple[str, Iterable[PlacedEngine]]], pools: Callable[[str], Mapping[str, Pool]]) -> Spent:
-    """Return what replicas cost together, each given as its cluster and engines. `pools`: those of a cluster."""
+    """Return the total cost of replicas, which are pairs of a cluster and engines. `pools` returns the pools of a
+    cluster."""
     total = Spent()
     for cluster, engines in placed:
         total = total.with_replica(engines, pools(cluster))
@@ -49,7 +50,7 @@ def spent(placed: Iterable[tuple[str, Iterable[PlacedEngine]]], pools: Callable[
 def spent_by_deployment(
     deployments: Iterable[tuple[str, str]], replicas: Iterable[Replica], clusters: Iterable[Cluster]
 ) -> dict[tuple[str, str], Spent]:
-    """Return what the replicas of each of these deployments cost together, those on unknown clusters too."""
+    """Return the total cost of the replicas of each deployment, including replicas on unknown clusters."""
     placed: dict[tuple[str, str], list[tuple[str, Iterable[PlacedEngine]]]] = {key: [] for key in deployments}
     for replica in replicas if placed else ():
         key = (replica.namespace, replica.deployment)
@@ -96,7 +97,7 @@ def is_on_spot(engines: Iterable[PlacedEngine], pools: Mapping[str, Pool]) -> bo
 
 
 def spot_limit(limits: CostLimits, replicas: int) -> int:
-    """Return how many of so many replicas may be on spot nodes."""
+    """Return the maximum number of replicas on spot nodes."""
     limit = replicas if limits.most_spot is None else limits.most_spot
     return max(0, min(limit, replicas - limits.least_on_demand))
 
@@ -104,7 +105,7 @@ def spot_limit(limits: CostLimits, replicas: int) -> int:
 def refusal(
     limits: CostLimits, replicas: int, total: Spent, engines: Iterable[PlacedEngine], pools: Mapping[str, Pool]
 ) -> str:
-    """Return why a replica may not be placed so beside those that are, of each limit; empty when it may.
+    """Return why the limits do not allow one more replica on these pools. Empty if they allow the replica.
 
     `replicas`: how many the deployment asks for. `total`: cost of the replicas that have a place."""
     placed = tuple(engines)

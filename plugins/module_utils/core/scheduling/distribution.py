@@ -10,7 +10,7 @@ from collections.abc import Container, Iterable, Mapping
 from ..text import some
 from .model import Cluster, Deployment
 
-# Where a cluster comes in the order; the first one takes the next replica.
+# Sort key of a cluster. The first cluster takes the next replica.
 Rank = tuple[object, ...]
 
 
@@ -77,7 +77,7 @@ class Distribution:
         )
 
     def refusal(self, name: str, counts: Counter[str]) -> str:
-        """Return why one more replica on a cluster is not allowed, whatever room it has; empty when it is."""
+        """Return why one more replica on a cluster is not allowed, even with free capacity. Empty if it is allowed."""
         cluster = self._fleet[name]
         new_counts = counts + Counter({name: 1})
         for entry in self._deployment.spread:

@@ -116,7 +116,7 @@ class Explainer:
     def _together_refusals(
         self, engines: tuple[Engine, ...], cluster: Cluster, *, undecided: bool
     ) -> Iterator[tuple[str, str]]:
-        """Yield why engines have no place that is not about one pool, each with no pool."""
+        """Yield the reasons why engines have no place that do not concern one pool, each with an empty pool."""
         separate_fits = [self._fits_alone(engine, cluster) for engine in engines]
         if undecided:
             yield "", _undecided(self._capacity.work)
@@ -144,7 +144,7 @@ class Explainer:
             return next((layout for layout in layouts if self._capacity.has_room(cluster.name, layout)), None)
 
     def _fabric_notes(self, engine: Engine, cluster: Cluster) -> list[str]:
-        """Return what pools together could do for a gang that none takes alone."""
+        """Return how pools together could fit a gang that no pool fits by itself."""
         gang_placer = self._capacity.gang_placer
         fabrics = gang_placer.fabrics(cluster)
         if self._capacity.options.search == "Greedy":
@@ -160,15 +160,16 @@ class Explainer:
                     f"{engine.pods} pods of {_copies(engine)}"
                 )
         options = gang_placer.options(engine, cluster, [(pool, pool.devices) for pool in cluster.pools])
-        # The same for every engine that asks the pools for the same: one answer of `options`, which lives as long.
+        # Engines with the same requests share one result of `options`. It lives as long as this cache, so its id() is a
+        # valid key.
         if id(options) not in self._together:
             self._together[id(options)] = _fewest(engine, options)
         names = self._together[id(options)]
         return [*notes, f"{_pools(names)} would take it together if they named the same fabric"] if names else notes
 
     def _pool_refusal(self, engines: tuple[Engine, ...], cluster: Cluster, pool: Pool) -> tuple[str, bool]:
-        """Return why a pool does not take the engines that it refuses (empty when it would take each one alone), and
-        whether more nodes of it would do."""
+        """Return why a pool refuses engines, empty if it fits each of them separately, and whether more nodes would
+        make room."""
         several = len(engines) > 1
         reasons = []
         is_full = True
@@ -187,7 +188,7 @@ class Explainer:
         return "; ".join(reasons), is_full and bool(reasons)
 
     def _unpublished(self, fit: EngineFit) -> str:
-        """Return what a shortage has to do with attributes of which no node publishes the values."""
+        """Return the part of a shortage that is due to attributes without published values."""
         attributes = dict.fromkeys(
             attribute
             for resolution in fit.resolutions
@@ -314,7 +315,7 @@ def _copies(engine: Engine) -> str:
 
 
 def _fewest(engine: Engine, options: Iterable[Option]) -> tuple[str, ...]:
-    """The fewest pools that would take all pods of a gang together; empty when all pools do not."""
+    """Return the fewest pools that fit all pods of a gang together. Empty if no pools fit them."""
     pool_sets = [
         layout.pools
         for option in options

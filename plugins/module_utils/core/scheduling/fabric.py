@@ -31,13 +31,13 @@ def published(device: Device) -> Fabric | None:
 
 
 def fabrics_of(devices: Iterable[Device]) -> tuple[Fabric, ...]:
-    """The named fabrics that nodes with these devices are on, sorted."""
+    """Return the named fabrics of nodes with these devices, sorted."""
     fabrics = {fabric for device in devices if (fabric := published(device))}
     return tuple(sorted(fabric for fabric in fabrics if fabric.name))
 
 
 def shared_fabrics(cluster: Cluster) -> dict[Fabric, tuple[Pool, ...]]:
-    """The fabrics that several pools of a cluster are on, with these pools in the cluster's order."""
+    """Return the fabrics that several pools of a cluster share, with these pools in the order of the cluster."""
     pools: dict[Fabric, list[Pool]] = {}
     for pool in cluster.pools:
         for fabric in pool.fabrics:
@@ -89,11 +89,12 @@ class FabricViews:
 
     def __init__(self) -> None:
         self._views: dict[tuple[int, Fabric], tuple[Device, ...]] = {}
-        # Keeps the tuples whose id() is a key above from being collected, and their id from being given away again.
+        # References to the tuples whose id() is a key, so that no other object gets the same id().
         self._alive: dict[int, tuple[Device, ...]] = {}
 
     def on(self, fabric: Fabric, devices: tuple[Device, ...]) -> tuple[Device, ...]:
-        """The same tuple when no device stands for another fabric, and always the same one for the same arguments."""
+        """Return the devices, with a count of 0 for devices of other fabrics. The same arguments return the same tuple,
+        which is `devices` without other fabrics."""
         key = (id(devices), fabric)
         view = self._views.get(key)
         if view is None:

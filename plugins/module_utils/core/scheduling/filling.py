@@ -104,7 +104,7 @@ class Filler:
                 return
 
     def refusals(self, state: State) -> dict[str, str]:
-        """Return why clusters take no more replicas of a deployment by what it asks of their distribution and cost."""
+        """Return why the distribution and the cost limits of a deployment allow no more replicas on clusters."""
         distribution, limits = self._distribution(state), state.deployment.cost
         eligible = self._eligible_for(state.deployment)
         reasons = self._cheapest(state, limits).refusals(eligible) if limits else {}
@@ -255,7 +255,7 @@ class Filler:
             del state.new[cluster]
 
     def _make_room(self, state: State, filled: Sequence[NewReplicas]) -> bool:
-        """Place what is missing by placing other new replicas elsewhere; False when something is still missing."""
+        """Place the missing replicas by moving other new replicas. Return False if a replica is still missing."""
         previous_undecided = self._capacity.work.undecided
         while state.may_grow and self._rearranger.make_room(filled):
             self._has_moved = True
@@ -264,7 +264,8 @@ class Filler:
         return not state.may_grow
 
     def _fill_one(self, state: State) -> bool:
-        """Place replicas of a deployment one by one, each on the first cluster with room; False when none is placed."""
+        """Place replicas of a deployment one by one, each on the first cluster with room. Return False if no replica
+        was placed."""
         previous_undecided = self._capacity.work.undecided
         missing = state.missing
         distribution = self._distribution(state)

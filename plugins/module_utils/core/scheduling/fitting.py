@@ -97,7 +97,7 @@ class FleetCapacity:
         return self._versions[cluster]
 
     def overcommitted(self) -> list[tuple[str, str, str]]:
-        """(cluster, pool, why) of every pool that is charged more than it has."""
+        """Return (cluster, pool, reason) of every pool that is charged more than its capacity."""
         entries = [(*key, ledger.overcommitted) for key, ledger in sorted(self._ledgers.items())]
         return [entry for entry in entries if entry[2]]
 
@@ -110,7 +110,7 @@ class FleetCapacity:
         return self.ledger(cluster, pool).free_nodes
 
     def _kind(self, cluster: Cluster) -> int:
-        """A number that clusters share whose pools have the same devices and fabrics in the same order."""
+        """Return a number that clusters share if their pools have the same devices and fabrics in the same order."""
         kind = self._kind_of.get(cluster.name)
         if kind is None:
             pools = _pools_of(cluster)

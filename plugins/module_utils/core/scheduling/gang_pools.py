@@ -28,10 +28,10 @@ Asked = tuple[tuple[Resolution, ...], tuple[Resolution, ...]]
 # A pool with its ledger, and what is asked of it.
 _Room = tuple[Pool, Ledger, Asked]
 
-# No ledgers but those of the fleet.
+# Only the ledgers of the fleet.
 _OWN: Mapping[str, Ledger] = MappingProxyType({})
 
-# A pool of a fabric, with its devices as pods on that fabric see them.
+# A pool of a fabric, with the devices that pods on this fabric may use.
 View = tuple[Pool, tuple[Device, ...]]
 
 # Choices of pool and claim for the leader and of claim for the workers; more only come from classes made to have them.
@@ -67,7 +67,7 @@ class Option:
         return 1 + sum(room.pods for room in self.rooms)
 
     def layouts(self, engine: Engine) -> Iterator[Layout]:
-        """Every way to spread the gang over at least two pools.
+        """Yield every distribution of the gang over at least two pools.
 
         First all workers on one pool, then as few pools as there can be: pods of a member on one pool are bound to it,
         while a cluster may spread those of several pools otherwise than the plan has it.
@@ -101,11 +101,11 @@ class GangPlacer:
         self._ledger = ledger
         self._views = FabricViews()
         self._shared: dict[object, dict[Fabric, tuple[Pool, ...]]] = {}
-        # What `options` found, with the state of the ledgers that it found it at.
+        # Results of `options`, with the state of the ledgers for which they are valid.
         self._known: dict[object, tuple[object, tuple[Option, ...]]] = {}
 
     def fabrics(self, cluster: Cluster) -> dict[Fabric, tuple[Pool, ...]]:
-        """The fabrics of a cluster that several of its pools are on."""
+        """Return the fabrics that several pools of a cluster share."""
         key = (cluster.name, *(pool.name for pool in cluster.pools))
         fabrics = self._shared.get(key)
         if fabrics is None:
@@ -121,7 +121,7 @@ class GangPlacer:
         return [(pool, self.devices(fabric, pool)) for pool in pools]
 
     def layouts(self, engine: Engine, cluster: Cluster, ledgers: Mapping[str, Ledger] = _OWN) -> Iterator[Layout]:
-        """Places for a gang over pools of one fabric; `ledgers` take the place of those of the cluster's pools.
+        """Yield places for a gang over pools of one fabric. `ledgers` replace the ledgers of the pools of the cluster.
 
         The fewest pools first, of equals those that spread no member, then the first pool for the leader.
         That each fits is likely, not certain: the ledgers decide once all of it is known.
@@ -175,7 +175,7 @@ class GangPlacer:
         return cached[1]
 
     def most(self, cluster: str, copies: int, member_part: Part, neighbors: tuple[PodSet, ...]) -> int:
-        """Return how many of a part's pods its pool takes in every copy, beside these other pods of the copy."""
+        """Return how many pods of a part fit on its pool in every copy, next to other pods of the copy."""
         return self._most(self._ledger(cluster, member_part.pool), copies, member_part, neighbors)
 
     @staticmethod
@@ -217,7 +217,8 @@ class GangPlacer:
                         yield option
 
     def _option(self, ledger: Ledger, copies: int, leader: Part, rooms: Sequence[Part]) -> Option | None:
-        """The workers' rooms beside a leader; None when the leader itself finds none, or no pod claims a device."""
+        """Return the rooms of the workers next to a leader. None if the leader does not fit, or if no pod claims a
+        device."""
         leader_room = next((room for room in rooms if room.pool.name == leader.pool.name), None)
         if leader.resolution.claims:
             leader_pods = (PodSet(1, leader.resolution.vectors),)
@@ -232,7 +233,7 @@ class GangPlacer:
 
 
 def _distributions(limits: Sequence[int], pods: int) -> Iterator[tuple[int, ...]]:
-    """Every way to spread pods over places that take so many each; the first places are filled first."""
+    """Yield every distribution of pods over pools with these limits. The first pools are filled first."""
     if not limits:
         if pods == 0:
             yield ()

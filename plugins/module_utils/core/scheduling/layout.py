@@ -35,7 +35,7 @@ class Layout:
 
     @cached_property
     def demands(self) -> tuple[tuple[Pool, Demand], ...]:
-        """Return what every pool is charged; pools without a claiming pod are left out."""
+        """Return the charge of every pool with a claiming pod."""
         pools: dict[str, Pool] = {}
         sets_by_pool: dict[str, list[PodSet]] = {}
         for member_parts in self.members:
@@ -51,7 +51,7 @@ class Layout:
 
     @property
     def pools(self) -> tuple[str, ...]:
-        """The names of the pools, each once."""
+        """Return the names of the pools, each once."""
         return tuple(
             dict.fromkeys(member_part.pool.name for member_parts in self.members for member_part in member_parts)
         )

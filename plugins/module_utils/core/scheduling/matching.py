@@ -239,8 +239,8 @@ class Matcher:
     def narrowed(
         self, member: Member, resolution: Resolution, kinds: Mapping[str, Kind], devices: tuple[Device, ...]
     ) -> Resolution:
-        """Return a resolution for a running pod whose claim accepts only these kinds of device, by request; as it was
-        when the pool has them no longer."""
+        """Return a resolution for a running pod whose claim accepts only these kinds of device, by request. Return
+        `resolution` if the pool no longer has the kinds."""
         requests = tuple(
             replace(request, selectors=(*request.selectors, kinds[request.name][1]))
             if request.name in kinds
@@ -376,7 +376,7 @@ class _Node:
         return tuple(attribute for attribute, __ in self._whole(assignment))
 
     def _whole(self, assignment: tuple[int, ...]) -> list[tuple[str, list[int]]]:
-        """(attribute, positions) of every constraint over several devices of which no value is known."""
+        """Return (attribute, positions) of every constraint over several devices for which no value is published."""
         unpublished = []
         for number, constraint in enumerate(self._constraints):
             covered = [
@@ -438,7 +438,7 @@ def _assignments(node: _Node, choices: list[tuple[int, ...]]) -> tuple[list[tupl
 
 
 def _least(vectors: Iterable[Vector]) -> tuple[Vector, ...]:
-    """Return the vectors in order, without those that take as much as another one or more."""
+    """Return the vectors in order, without vectors that need at least as much as another vector."""
     minimal: list[Vector] = []
     for vector in vectors:
         if any(_covers(vector, candidate) for candidate in minimal):
@@ -498,7 +498,7 @@ def request_selectors(entry: Mapping[str, Any]) -> list[str]:
 
 
 def device_constraints(member: Member, resolution: Resolution) -> tuple[Mapping[str, Any], ...]:
-    """The `deviceConstraints` of a ModelReplica's member: the constraints on what it claims.
+    """Return the `deviceConstraints` of the member of a ModelReplica: the constraints on its claimed requests.
 
     One that names requests of which none is claimed is left out: without names it would be about all of them.
     """

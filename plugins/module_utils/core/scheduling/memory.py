@@ -112,7 +112,8 @@ def holding(need: MemoryNeed | None, devices: Sequence[Device], matching: tuple[
 
 
 def cache_shortage(need: MemoryNeed | None, device: Device) -> str:
-    """Return why the KV cache of one request does not fit beside the weights, with the numbers; empty when it may."""
+    """Return why the KV cache of one request does not fit next to the weights, with the numbers. Empty if it might
+    fit."""
     memory = device_memory(device) if need else None
     if need is None or memory is None or not need.cache or need.weights + need.cache <= memory * need.fraction:
         return ""

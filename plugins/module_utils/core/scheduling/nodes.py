@@ -88,7 +88,7 @@ def _compete(pods: Pods, candidate: Pods) -> bool:
 def _steer(
     node: Vector, nodes: int, load: Sequence[Pods], used_numbers: Collection[int], work: Work
 ) -> list[PlannedNodes | None] | None:
-    """Give numbers to all pods or, where that is not possible, to as many as leave room for the others anywhere.
+    """Return planned nodes with numbers for all pods, or for as many pods as leave room for the other pods on any node.
 
     What the others can have on one node at most, whichever it is, is reserved on every node. So each of them finds room
     wherever no pod of its copy is, and those with numbers never miss what the others have.
@@ -128,7 +128,8 @@ Modes = tuple[PlannedNodes | None, ...]  # pylint: disable=unsupported-binary-op
 
 
 def _modes(node: Vector, nodes: int, load: Sequence[Pods], work: Work) -> list[Modes]:
-    """Return which pods may go anywhere, what reserves least for nothing first; none when there is no work left."""
+    """Return modes for the pods, first the modes with the fewest unused reserved devices. Empty without remaining
+    steps."""
     engines = _engines(load)
     options = _limited([list(_options(node, nodes, load, positions)) for positions in engines])
     if not work.spend(prod(map(len, options)) * len(engines)):
@@ -198,7 +199,7 @@ def _reserve(load: Sequence[Pods], positions: Sequence[int], modes: Modes) -> Ve
 
 
 def _unused(nodes: int, load: Sequence[Pods], positions: Sequence[int], modes: Modes) -> int:
-    """Return how many devices are reserved for nothing."""
+    """Return the number of devices that are reserved but not used."""
     reserved = _reserve(load, positions, modes)
     used = sum(
         sum(load[position].most) * load[position].copies * load[position].pods
@@ -209,7 +210,7 @@ def _unused(nodes: int, load: Sequence[Pods], positions: Sequence[int], modes: M
 
 
 def _in_copy(load: Sequence[Pods], positions: Sequence[int], modes: Modes) -> int:
-    """Return on how many nodes pods of an engine that go anywhere have to be that no two of them share."""
+    """Return the number of different nodes that the pods of an engine without fixed nodes need."""
     anywhere = [position for position in positions if modes[position] is not None]
     if any(modes[position] == APART for position in anywhere):
         return sum(load[position].count for position in positions)
@@ -286,7 +287,7 @@ class _Planner:
         self._rooms = rooms
 
     def run(self) -> list[PlannedNodes | None] | None:
-        """Return what is planned, or None."""
+        """Return the planned nodes, None if the search finds none."""
         fixed_pods = [pods for pods in self._load if not pods.open]
         for pods in sorted(fixed_pods, key=lambda pods: len(pods.planned.numbers) if pods.planned else 0):
             self._keep(pods)
@@ -455,7 +456,7 @@ class _Planner:
 
 
 def nodes_of(node: Vector, pods: Pods, use: str) -> int:
-    """Return how many nodes pods take that are used so."""
+    """Return the number of nodes that pods with this kind of sharing use."""
     if use == "Together":
         return 1
     if use == "OnePerNode":

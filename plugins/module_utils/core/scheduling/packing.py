@@ -44,7 +44,7 @@ class Packing:
 
 
 def pack(node: Vector, nodes: int, load: Load, work: Work | None) -> Packing:
-    """Pack a load onto so many nodes with these devices. Without `work` only the first fit is tried."""
+    """Pack a load onto a number of nodes with these devices. Without `work`, only the first fit is tried."""
     free = {node: nodes} if nodes > 0 else {}
     first_fit = _first_fit(free, load)
     if first_fit is not None:
@@ -59,7 +59,8 @@ def pack(node: Vector, nodes: int, load: Load, work: Work | None) -> Packing:
 
 
 def _options_for(free: Free, pod: Pod) -> list[tuple[Vector, Vector]]:
-    """(node, node after the pod) for every kind of node that can take it: first alternative, tightest node first."""
+    """Return (node, node after the pod) for every kind of node that fits a pod: first alternative first, tightest node
+    first."""
     options: list[tuple[Vector, Vector]] = []
     for alternative in pod:
         fitting = [
@@ -87,7 +88,7 @@ def _first_fit(free: Free, load: Load) -> Free | None:
 
 
 def _fill_tightest(free: Free, pod: Pod, count: int) -> int:
-    """Place equal pods on the tightest kind of node that takes one; how many, 0 when none does.
+    """Place equal pods on the tightest kind of node that fits one. Return the number of placed pods.
 
     A node that took a pod is tighter than before and gets the next one too, so as many as fit go onto each at once.
     That holds for any alternative: what no node could take before, no fuller node can take now.
@@ -108,7 +109,7 @@ def _fill_tightest(free: Free, pod: Pod, count: int) -> int:
 
 
 def _spread(free: Free, pods: tuple[Pod, ...]) -> int:
-    """Place the pods of one copy on nodes of their own: 1, or 0 when they do not fit."""
+    """Place the pods of one copy on separate nodes. Return 1, or 0 if they do not fit."""
     used_nodes: list[Vector] = []
     for pod in pods:
         choice = next(iter(_options_for(free, pod)), None)

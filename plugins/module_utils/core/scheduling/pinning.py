@@ -19,7 +19,7 @@ from .model import Cluster, Engine, Member, PlacedEngine, PlacedMember, Pool
 # (pool, pods per copy) of one member.
 Shares = tuple[tuple[Pool, int], ...]
 
-# A pool's devices as the engine sees them.
+# Function that returns the devices of a pool that an engine may use.
 View = Callable[[Pool], tuple[Device, ...]]
 
 
@@ -79,7 +79,8 @@ def _as_they_are(pool: Pool) -> tuple[Device, ...]:
 
 
 def _shares(member: Member, observed: PlacedMember, pools: dict[str, Pool]) -> Shares:
-    """The pools that a member is on with its pods there, no more than it has now: the last pools give way first."""
+    """Return the pools of a member with the number of its pods there, at most its current number. The last pools lose
+    pods first."""
     if len(observed.pods_by_pool) == 1:
         return ((pools[observed.pool], member.pods),)
     remaining = member.pods
@@ -139,7 +140,7 @@ def _claims(member: Member, resolution: Resolution) -> list[tuple[str, str]]:
 
 
 def missing(layout: Layout) -> int:
-    """Pods of every copy that have no place in the layout yet."""
+    """Return the number of pods of every copy without a place in the layout."""
     return sum(
         member.pods - sum(member_part.pods for member_part in member_parts)
         for member, member_parts in zip(layout.engine.members, layout.members, strict=True)
@@ -172,7 +173,7 @@ def grow(layout: Layout, cluster: str, capacity: FleetCapacity) -> Layout:
 
 
 def _beside(layout: Layout, position: int, pool: Pool) -> tuple[PodSet, ...]:
-    """The claiming pods that other members of the engine have on a pool."""
+    """Return the claiming pods of other members of the engine on a pool."""
     return tuple(
         PodSet(member_part.pods, member_part.resolution.vectors)
         for index, member_parts in enumerate(layout.members)

@@ -22,7 +22,7 @@ _LONGEST_CHAIN = 3
 # The search recurses once per deployment and cluster. With more of them it would end at its bound anyway.
 _MOST_PLACES = 300
 
-# Steps charged for each question about a cluster, beside those of its search.
+# Steps charged for each query of a cluster, in addition to the steps of its search.
 _FIT_STEPS = 100
 
 # Replicas of each deployment on a cluster: (number of the deployment, count).
@@ -85,7 +85,7 @@ class _Rearrangement:
         self._fits: dict[object, list[ReplicaFit] | None] = {}
 
     def succeeds(self) -> bool:
-        """Search, and carry out what was found."""
+        """Search for new places, and apply them. Return whether the search found places."""
         clusters, movable = self._reached()
         self._spend(len(clusters))
         candidates = [
@@ -121,7 +121,7 @@ class _Rearrangement:
         return sorted(clusters), sorted(movable)
 
     def _exceeds(self, clusters: Sequence[str], movable: Sequence[int]) -> bool:
-        """Return True when all replicas together take more than all clusters have left, wherever they are."""
+        """Return whether all replicas together need more than all clusters have left, on any clusters."""
         required = sum(
             self._least(number) * sum(map(len, self._deployments[number].fits_by_cluster.values()))
             for number in movable
@@ -134,7 +134,7 @@ class _Rearrangement:
         return required > available
 
     def _least(self, number: int) -> int:
-        """Return what a replica takes at least, on any cluster of its deployment."""
+        """Return the minimum number of devices of a replica, on any cluster of its deployment."""
         new = self._deployments[number]
         key = (id(new.engines), id(new.clusters))
         if key not in self._known_least:
@@ -143,7 +143,8 @@ class _Rearrangement:
         return self._known_least[key]
 
     def _by_chain(self, candidates: Sequence[str]) -> dict[str, Counter[int]] | None:
-        """One replica gives way to another, which makes a third give way, and so on."""
+        """Search for a chain of displaced replicas: one replica displaces another replica, which displaces a third
+        replica, and so on."""
         counts = {name: Counter(cluster_counts) for name, cluster_counts in self._before.items()}
         tried_exchanges: set[tuple[int, str, int]] = set()
 
@@ -175,7 +176,7 @@ class _Rearrangement:
         return counts if is_placed and all(self._allowed(number, counts) for number in numbers) else None
 
     def _by_all(self, clusters: Sequence[str], movable: Sequence[int]) -> dict[str, Counter[int]] | None:
-        """Every way to spread all replicas over the clusters."""
+        """Search all distributions of all replicas over the clusters."""
         replica_counts = {
             number: sum(map(len, self._deployments[number].fits_by_cluster.values())) for number in movable
         }
@@ -200,7 +201,8 @@ class _Rearrangement:
             return False
 
         def put(position: int, index: int, remaining: int, limits: Mapping[object, int]) -> bool:
-            """Put the replicas of a deployment on its clusters from one on; on alike ones never more than before."""
+            """Place the replicas of a deployment on its clusters from an index on. A cluster gets at most as many as
+            the previous equal cluster."""
             number = order[position]
             if not remaining:
                 return self._allowed(number, counts) and spread(position + 1)
@@ -248,7 +250,8 @@ class _Rearrangement:
         return self._fits[key]
 
     def _kind(self, name: str) -> object:
-        """Return what a cluster is without the replicas that may be placed otherwise: on equal ones the same fits."""
+        """Return a key of the state of a cluster without the replicas that can move. The same replicas fit on clusters
+        with equal keys."""
         if name not in self._alike:
             cluster = self._fleet[name]
             movable_fits = [

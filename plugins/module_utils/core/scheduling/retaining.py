@@ -35,7 +35,7 @@ class State:
     """Decisions on one deployment so far."""
 
     deployment: Deployment
-    # The deployment's engines; deployments with equal ones share this object, and what was found out about it.
+    # Engines of the deployment. Deployments with equal engines share this object, and cached results for it.
     engines: tuple[Engine, ...]
     existing: list[Replica] = field(default_factory=list)
     kept: list[Kept] = field(default_factory=list)
@@ -84,7 +84,8 @@ class State:
         return Counter(entry.placement.cluster for entry in self.kept if not entry.replica.old)
 
     def placements(self, fleet: Mapping[str, Cluster]) -> list[Placement]:
-        """Return what is kept and what is new, in order. New replicas have the first indices that are free there."""
+        """Return the kept and the new placements, in order. New replicas have the first free indices of their
+        cluster."""
         placements = [kept_entry.placement for kept_entry in self.kept]
         indices: dict[str, set[int]] = {}
         for placement in placements:
@@ -118,7 +119,7 @@ def retain(state: State, fleet: Mapping[str, Cluster], capacity: FleetCapacity) 
         cluster = fleet.get(replica.cluster)
         reason = _eviction(state.deployment, replica, cluster)
         if replica.preempted_by not in ("", state.name) and not reason and not state.deployment.invalid:
-            # Its devices are those of the replica that took its place.
+            # The replica that preempts it uses its devices.
             state.dropped.append(preempted(replica, replica.preempted_by))
             continue
         evicted = bool(reason) and cluster is not None
@@ -249,7 +250,8 @@ def grow_members(state: State, capacity: FleetCapacity) -> None:
 
 
 def _claimless(replica: Replica, layout: Layout, cluster: Cluster, capacity: FleetCapacity) -> Iterator[Refusal]:
-    """Members of a kept replica that claim nothing where they are and would on another pool of the cluster."""
+    """Yield the members of a kept replica that claim no device in their place, but would claim a device on another pool
+    of the cluster."""
     for member, member_parts in zip(layout.engine.members, layout.members, strict=True):
         if any(member_part.resolution.claims for member_part in member_parts):
             continue

@@ -17,7 +17,8 @@ Owner = tuple[str, str]
 
 # A step is one choice that is tried: ten microseconds for a pod on a node, up to two hundred for an engine on a pool.
 SEARCH_BUDGET = 1_000_000
-# No search may take more than this share of what is left, so that one that is hopeless leaves enough for the rest.
+# No search may use more than this share of the remaining steps, so that a hopeless search leaves enough steps for the
+# other searches.
 _SHARE = 16
 
 

@@ -63,7 +63,7 @@ def may_strand(node: Vector, nodes: int, load: Sequence[Pods]) -> bool:
     on nodes of their own, block one each. With fewer blocked nodes than there are, the pod always finds a node.
     """
     pool = _Pool(node, load)
-    # Pods of a kind with equal pods beside them find room alike.
+    # Equal pods with equal pods in their copy have the same result.
     distinct = {
         (pods.vectors, pods.leads, pods.mixes, pool.copy_of(pods)): pods for pods in load if not pods.unavailable
     }
@@ -102,14 +102,14 @@ class _Pool:
             self._engines.setdefault(pods.engine, []).append(pods)
 
     def copy_of(self, pods: Pods) -> tuple[object, ...]:
-        """Return all that the pods of a copy are: equal ones are alike."""
+        """Return a key of the pods of a copy. Copies with equal keys are alike."""
         engine_pods = self._engines[pods.engine]
         return tuple(
             sorted((copy_pods.copies, copy_pods.pods, copy_pods.at_most, copy_pods.most) for copy_pods in engine_pods)
         )
 
     def blocked(self, pods: Pods, proof: tuple[Needs, Needs]) -> int:
-        """Return on how many nodes a pod may find no room at most."""
+        """Return the maximum number of nodes on which a pod has no room."""
         every, alternatives = proof
         engine_pods = self._engines[pods.engine]
         same_copy = sum(copy_pods.pods for copy_pods in engine_pods if not (pods.leads and copy_pods.at_most)) - 1
@@ -117,7 +117,7 @@ class _Pool:
         return same_copy + kinds + (self._without_room(pods, alternatives) if alternatives else 0)
 
     def _without_room(self, pods: Pods, needs: Needs) -> int:
-        """Return on how many nodes others can leave a pod no room in any of these kinds, at most."""
+        """Return the maximum number of nodes on which other pods leave a pod no room in any of these kinds."""
         size_counts, on_one = self._others(pods, needs)
         if len(needs) == 1 or pods.mixes:
             # Devices of any of these kinds do, so that only all together matters.
@@ -133,7 +133,8 @@ class _Pool:
         return sum(size * count for size, count in size_counts.items()) // sum(least_sums)
 
     def _others(self, pods: Pods, kinds: Collection[int]) -> tuple[Counter[int], int]:
-        """Return how many pods of other copies take how much of these kinds, and what those of one node take."""
+        """Return the number of pods of other copies by their devices of these kinds, and the maximum devices of these
+        pods on one node."""
         sizes = Counter[int]()
         on_one = 0
         for engine, engine_pods in self._engines.items():
@@ -157,7 +158,7 @@ class _Pool:
 
 
 def _exceeding(room: int, have: int, size_counts: Counter[int], sizes: Collection[int]) -> int:
-    """Return how many nodes pods can give more than `room`, at most. `sizes` are all that they may have."""
+    """Return the maximum number of nodes on which pods use more than `room`. `sizes`: all possible sizes of pods."""
     large = sum(count for size, count in size_counts.items() if size > room)
     least_sum = _least_above(room, have, [size for size in sizes if size <= room])
     return large + (
@@ -166,7 +167,7 @@ def _exceeding(room: int, have: int, size_counts: Counter[int], sizes: Collectio
 
 
 def _least_above(room: int, have: int, sizes: Collection[int]) -> int:
-    """Return the least sum of sizes that is more than `room`, and not more than a node has; 0 when there is none."""
+    """Return the smallest sum of sizes that exceeds `room` and that a node has. 0 without such a sum."""
     sums = {0}
     for __ in range(have):
         sums |= {total + size for total in sums for size in sizes if size and total + size <= have}
