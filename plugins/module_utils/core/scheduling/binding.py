@@ -397,7 +397,7 @@ class _Binder:
                 accepted = map(frozenset, self._matcher.accepted(requests, pool.devices))
                 counts = [int(entry.get("count", 1)) for entry in requests]
                 pods[position] = replace(pods[position], requests=tuple(zip(counts, accepted, strict=True)))
-        planned = [None if part_pods.open else part_pods.planned for part_pods in pods]
+        planned = [None if part_pods.is_open else part_pods.planned for part_pods in pods]
         slow = slow_searches(pool.claimable, pods, planned)
         # Pods that are spread over pools have no numbers.
         return [
@@ -462,7 +462,7 @@ def _pods(pool: Pool, member_parts: Iterable[_Part]) -> list[Pods]:
         for member_part in member_parts
     ]
     return pods + [
-        Pods(_UNAVAILABLE, 1, count, (vector,), open=False, unavailable=True)
+        Pods(_UNAVAILABLE, 1, count, (vector,), is_open=False, unavailable=True)
         for vector, count in sorted(pool.partly_unavailable.items())
     ]
 

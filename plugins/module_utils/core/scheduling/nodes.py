@@ -54,7 +54,9 @@ def plan_pool(
     if len(groups) < 2 or len(critical) != 1:
         return None
     group = critical[0]
-    if any(not pods.open and pods.planned != ANYWHERE for position, pods in enumerate(load) if position not in group):
+    if any(
+        not pods.is_open and pods.planned != ANYWHERE for position, pods in enumerate(load) if position not in group
+    ):
         return None
     group_load = [load[position] for position in group]
     used = tuple(have if any(pods.most[kind] for pods in group_load) else 0 for kind, have in enumerate(node))
@@ -164,7 +166,7 @@ def _options(node: Vector, nodes: int, load: Sequence[Pods], positions: Sequence
     fixed_modes = {
         position: _kept_mode(node, load[position])
         for position in positions
-        if not load[position].open or load[position].at_most
+        if not load[position].is_open or load[position].at_most
     }
     free = [position for position in positions if position not in fixed_modes]
     numbers = {**fixed_modes, **dict.fromkeys(free)}
@@ -184,7 +186,7 @@ def _options(node: Vector, nodes: int, load: Sequence[Pods], positions: Sequence
 
 def _kept_mode(node: Vector, pods: Pods) -> PlannedNodes | None:
     """Return the mode of pods that run, or are spread over pools: where they take whole nodes, nothing is beside."""
-    if pods.open:
+    if pods.is_open:
         return None if pods.vectors == (node,) else ANYWHERE
     return pods.planned if pods.planned in (ANYWHERE, APART) else None
 
@@ -220,7 +222,7 @@ def _in_copy(load: Sequence[Pods], positions: Sequence[int], modes: Modes) -> in
 def _beside_workers(load: Sequence[Pods], position: int, modes: Modes) -> Pods:
     """Return pods with a number as they count beside what is reserved: no worker of its copy is beside a leader."""
     pods = load[position]
-    if not pods.leads or not pods.open:
+    if not pods.leads or not pods.is_open:
         return pods
     workers = [
         candidate for candidate, mode in zip(load, modes, strict=True) if mode == ANYWHERE and _mates(candidate, pods)
@@ -288,7 +290,7 @@ class _Planner:
 
     def run(self) -> list[PlannedNodes | None] | None:
         """Return the planned nodes, None if the search finds none."""
-        fixed_pods = [pods for pods in self._load if not pods.open]
+        fixed_pods = [pods for pods in self._load if not pods.is_open]
         for pods in sorted(fixed_pods, key=lambda pods: len(pods.planned.numbers) if pods.planned else 0):
             self._keep(pods)
         # Pods without numbers might all be on one node.
@@ -296,7 +298,7 @@ class _Planner:
         self._open -= sum(pods.count for pods in fixed_pods if pods.unavailable)
         if not _fits(self._node, _sum(self._node, (_times(pods.most, pods.count) for pods in unnumbered))):
             self._open -= sum(pods.count for pods in unnumbered)
-        order = [position for position, pods in enumerate(self._load) if pods.open]
+        order = [position for position, pods in enumerate(self._load) if pods.is_open]
         if len(order) > MAX_PLANNED:
             return None
         order.sort(key=lambda position: (-self._load[position].count, -sum(self._load[position].most), position))
@@ -358,7 +360,7 @@ class _Planner:
             _fits(room.free, self._on_one_node(group))
             or not any(_fits(room.available, vector) for position in group for vector in self._load[position].vectors)
             for group in members.values()
-            if any(self._load[position].open for position in group)
+            if any(self._load[position].is_open for position in group)
             for room in self._rooms
         )
 

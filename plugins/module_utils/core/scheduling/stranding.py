@@ -19,7 +19,7 @@ class Pods:
 
     vectors: devices that each pod may use on its node.
     planned: planned nodes of the pods.
-    open: the pods may get other planned nodes.
+    is_open: the pods may get other planned nodes.
     at_most: for a member that is spread over pools, the maximum number of pods of a copy on this pool. It replaces
         `pods`, the share of the pool. 0 for other members.
     leads: workers that can run on any node wait for the pod.
@@ -34,7 +34,7 @@ class Pods:
     pods: int
     vectors: tuple[Vector, ...]
     planned: PlannedNodes | None = None
-    open: bool = True
+    is_open: bool = True
     at_most: int = 0
     leads: bool = False
     mixes: bool = False
