@@ -14,8 +14,7 @@ _ESCAPES = {'"': '\\"', "\\": "\\\\"}
 
 
 def distinguish(kind: Device, other_kinds: Sequence[Device]) -> str | None:
-    """Return a selector that matches `kind` and none of `other_kinds`. None if no published value separates
-    them.
+    """Return a selector that matches `kind` and none of `other_kinds`. None if no published value separates them.
 
     What a driver publishes equals the attributes of a class, and may have more attributes and larger capacities. So a
     value that differs is preferred to one that is absent, and a capacity is compared with the larger one as the bound.

@@ -112,7 +112,7 @@ class _Explanation:
         return self._tree, verdict
 
     def _within(self, reason: str, conjunct: Node) -> str:
-        """The reason with the source it is about, shortened so that the whole stays readable in one line."""
+        """Return the reason with its source, shortened to one readable line."""
         start = conjunct.start
         subject = self._operands(conjunct)[0] if isinstance(conjunct, Call) else None
         if subject is not None and value_access(subject) and self._source.startswith(".", subject.end):
@@ -184,7 +184,7 @@ class _Explanation:
 
     @staticmethod
     def _operands(conjunct: Call) -> tuple[Node | None, Node | None]:
-        """Return what a part compares: `a.compareTo(b) >= 0` and `a.isLessThan(b)` compare a and b, as `a < b` does."""
+        """Return the compared operands: `a.compareTo(b) >= 0` and `a.isLessThan(b)` compare a and b, like `a < b`."""
         if conjunct.function in _COMPARISONS and conjunct.target is not None and len(conjunct.args) == 1:
             return conjunct.target, conjunct.args[0]
         if conjunct.function not in _RELATIONS:
@@ -263,7 +263,7 @@ def children(node: Node) -> list[Node]:
 
 
 def walk(node: Node) -> list[Node]:
-    """A part and all its parts, outermost first."""
+    """Return a node and all its descendants, outermost first."""
     nodes: list[Node] = []
     stack = [node]
     while stack:

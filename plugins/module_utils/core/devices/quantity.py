@@ -100,7 +100,7 @@ def _sum(left: Quantity, right: Fraction, right_scale: int | None) -> Quantity:
 
 
 def _sum_scale(left: Fraction, left_scale: int, right: Fraction, right_scale: int) -> int | None:
-    """The scale of a sum in Kubernetes' 64-bit form, None where it does not fit and becomes a decimal."""
+    """Return the scale of a sum in Kubernetes' 64-bit form. None if the sum does not fit and becomes a decimal."""
     if right == 0:
         return left_scale
     if left == 0:

@@ -115,7 +115,7 @@ class Regex:
     # Simulation
 
     def _holds(self, text: str, pos: int) -> int:
-        """The assertions that hold at a place."""
+        """Return the assertions that hold at a position."""
         if not self._asserts:
             return 0
         previous_char, next_char = text[pos - 1 : pos] if pos else "", text[pos : pos + 1]
@@ -186,7 +186,7 @@ class Regex:
         return self._follow(states, self._holds(text, len(text)), spend)[1]
 
     def find(self, text: str, start: int = 0, spend: Callable[[int], None] = _nothing) -> tuple[int, int] | None:
-        """The leftmost match from `start` on, the preferred one of those that begin there."""
+        """Return the leftmost match from `start` on, the preferred match of all matches that begin there."""
         threads: list[tuple[_States, int]] = []
         span: tuple[int, int] | None = None
         for pos in range(start, len(text) + 1):
@@ -223,7 +223,7 @@ class Regex:
         return alive, None
 
     def find_all(self, text: str, limit: int = -1, spend: Callable[[int], None] = _nothing) -> list[str]:
-        """All matches from left to right that do not overlap, at most `limit` of them; as Go's `FindAllString`."""
+        """Return all matches from left to right that do not overlap, at most `limit`, like Go's `FindAllString`."""
         matches: list[str] = []
         pos, previous_end = 0, -1
         while pos <= len(text) and (limit < 0 or len(matches) < limit):

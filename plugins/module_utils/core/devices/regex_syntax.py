@@ -58,7 +58,7 @@ class Chars:
 
 
 def _folds(char: str) -> set[str]:
-    """A character and those that differ from it by case only."""
+    """Return a character and the characters that differ from it only by case."""
     chars = {char, char.lower(), char.upper()}
     chars |= _MORE_FOLDS.get(char.lower(), frozenset())
     return {folded for folded in chars if len(folded) == 1}
@@ -216,7 +216,8 @@ class _Parser:
         return nodes[0] if len(nodes) == 1 else Sequence(tuple(nodes))
 
     def _repetition(self) -> tuple[int, int | None] | None:
-        """The bounds of a repetition operator if there is one here; a brace that is none is an ordinary sign."""
+        """Return the bounds of a repetition operator, None without an operator. Other braces are ordinary
+        characters."""
         sign = self._text[self._pos]
         if sign in "*+?":
             self._pos += 1

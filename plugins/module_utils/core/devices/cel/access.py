@@ -87,7 +87,7 @@ def require_overload(overloads: tuple[Overload, ...], values: list[Any]) -> None
 def caller(
     function: Any, runs: tuple[Run, ...], guard: tuple[Overload, ...], cost: Callable[..., int] | None, spending: bool
 ) -> Run:
-    """The closure of a call; calls of one or two arguments without doubt about their types have their own."""
+    """Return the closure of a call. Calls with one or two arguments of known types have their own closures."""
     if guard or spending or len(runs) not in (1, 2):
         return _general_caller(function, runs, guard, cost, spending)
     if len(runs) == 1:

@@ -301,7 +301,7 @@ class _Compiler:
         return Code(index, cost)
 
     def _membership(self, node: Call) -> Code:
-        """`in`; a list of plain constants becomes a set, as Kubernetes makes it."""
+        """Compile `in`. A list of plain constants becomes a set, like in Kubernetes."""
         value, target = (self.compile(arg) for arg in node.args)
         elements = target.constant
         if type(elements) is not list or not elements or any(type(element) not in _KEY_KINDS for element in elements):
@@ -319,7 +319,7 @@ class _Compiler:
         return Code(is_member, value.cost)
 
     def _or_else(self, node: Call) -> Code:
-        """`or` and `orValue`: the argument is only evaluated when it is needed."""
+        """Compile `or` and `orValue`. The argument is only evaluated if it is needed."""
         if node.target is None or len(node.args) != 1:
             raise CelSyntaxError(f"{node.function} is a method of optionals", node.pos)
         target, fallback = self.compile(node.target), self.compile(node.args[0])
@@ -495,7 +495,8 @@ def _check_constants(name: str, args: list[Node], codes: list[Code], *, method: 
 def _fold(
     node: Call, name: str, function: Any, cost: Callable[..., int] | None, codes: list[Code], *, method: bool
 ) -> Code | None:
-    """The constant a pure call of constants gives; None where it fails, which is reported when it runs."""
+    """Return the constant result of a pure call of constants. None if the call fails, which is reported when it
+    runs."""
     values = [code.constant for code in codes]
     conversion = name in CONVERSIONS and not method
     if not conversion and name not in ("quantity", "semver"):

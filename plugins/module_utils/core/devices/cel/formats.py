@@ -22,7 +22,7 @@ _PRECISION = 6
 # More digits than this no double has; Go prints zeros on and on.
 _MAX_PRECISION = 1000
 
-# What each clause takes, for the check before an expression runs; `dyn` fits all.
+# Types that each clause accepts, for the check before an expression runs. `dyn` fits all clauses.
 CLAUSE_TYPES: dict[str, frozenset[str]] = {
     "s": frozenset(
         ("list", "map", "int", "uint", "double", "bool", "string", "timestamp", "bytes", "duration", "type", "null")
@@ -38,7 +38,7 @@ CLAUSE_TYPES: dict[str, frozenset[str]] = {
 
 
 def clauses(template: str) -> list[str]:
-    """The letters of the clauses of a template, in order; a `CelError` for one that is none."""
+    """Return the letters of the clauses of a template, in order. Raise CelError for an invalid clause."""
     letters: list[str] = []
     for match in _CLAUSE.finditer(template):
         if not match.group(1):
@@ -49,7 +49,7 @@ def clauses(template: str) -> list[str]:
 
 
 def format_text(spend: Spend, template: str, args: list[Any]) -> str:
-    """The template with its clauses replaced by the arguments."""
+    """Return the template with its clauses replaced by the arguments."""
     clauses(template)
     pieces: list[str] = []
     position = index = 0
@@ -235,7 +235,7 @@ def named_format(name: str) -> Callable[[], Opaque]:
 
 
 def validate(format_value: Opaque, text: str) -> Optional:
-    """None when the text has the format, else an optional with what is wrong, in our words."""
+    """Return an empty optional if the text has the format, otherwise an optional with the error."""
     if FORMATS[format_value.content](text):
         return NONE
     return Optional(True, [f"does not match the format {format_value.content}"])

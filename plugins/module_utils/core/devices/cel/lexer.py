@@ -58,7 +58,7 @@ _HIGHEST_RUNE = 0x10FFFF
 
 
 def tokenize(text: str) -> list[Token]:
-    """All tokens of an expression, with an `end` token last."""
+    """Return all tokens of an expression, with an `end` token last."""
     tokens: list[Token] = []
     pos = 0
     match = _TOKEN.match
@@ -87,7 +87,7 @@ def _unreadable(text: str, pos: int) -> str:
 
 
 def unquote(token: Token) -> str | bytes:
-    """The value of a string or bytes token."""
+    """Return the value of a string or bytes token."""
     text = token.text.replace("\r\n", "\n").replace("\r", "\n")
     is_bytes = token.kind == "bytes"
     text = text[is_bytes:]

@@ -47,7 +47,7 @@ def _turns(target: Run, slots: Slots, state: State) -> Iterator[None]:
         raise no_overload()
 
 
-# What cel-go's expansions charge per turn beyond the condition and the body.
+# Costs that cel-go's expansions charge per iteration in addition to the condition and the body.
 _QUANTIFIER_TURN = {"all": 3, "exists": 4}
 _COUNT_HIT = 2
 _APPEND_TURN = 12

@@ -392,7 +392,7 @@ OPERATORS: dict[str, Callable[..., Any]] = {
 
 
 def parse_with(parse: Callable[..., Any]) -> Callable[..., Any]:
-    """A reader of text as a CEL function."""
+    """Return a parser of text as a CEL function."""
 
     def read(text: str, *options: bool) -> Any:
         try:
@@ -404,7 +404,7 @@ def parse_with(parse: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def parses_with(parse: Callable[..., Any]) -> Callable[..., bool]:
-    """Return whether a reader takes a text, as a CEL function."""
+    """Return a CEL function that returns whether a parser accepts a text."""
 
     def read(text: str, *options: bool) -> bool:
         try:

@@ -25,7 +25,7 @@ _DAY = 24 * 3600
 
 
 def parse_duration(text: str) -> Duration:
-    """A duration as Go's `time.ParseDuration` reads it: `1h30m`, `-1.5s`, `0`."""
+    """Return a duration in the format of Go's `time.ParseDuration`: `1h30m`, `-1.5s`, `0`."""
     unsigned = text[1:] if text[:1] in ("+", "-") and text else text
     failure = CelError(f"{text[:40]!r} is no duration: write numbers with units, such as 1h30m or 1.5s")
     if unsigned == "0":
@@ -59,7 +59,7 @@ def duration_text(duration: Duration) -> str:
 
 
 def parse_timestamp(text: str) -> Timestamp:
-    """A timestamp as Go reads RFC 3339."""
+    """Return a timestamp that Go accepts as RFC 3339."""
     failure = CelError(f"{text[:40]!r} is no timestamp: write one such as 2026-01-31T12:00:00Z")
     match = _RFC3339.fullmatch(text)
     if match is None:
@@ -79,7 +79,7 @@ def parse_timestamp(text: str) -> Timestamp:
 
 
 def timestamp_text(timestamp: Timestamp) -> str:
-    """A timestamp in RFC 3339, with as many digits of a second as it needs."""
+    """Return a timestamp in RFC 3339, with the required number of digits of a second."""
     local = timestamp.nanos + timestamp.offset * NANOS
     days, day_nanos = divmod(local, _DAY * NANOS)
     second, nanos = divmod(day_nanos, NANOS)
@@ -113,7 +113,7 @@ def _zone_offset(name: str) -> int:
 
 
 def _local(timestamp: Timestamp, zone: tuple[str, ...]) -> tuple[date, int]:
-    """The date, and the nanoseconds since its midnight, in a zone (UTC without one)."""
+    """Return the date, and the nanoseconds since its midnight, in a zone. Without a zone, in UTC."""
     offset = _zone_offset(zone[0]) if zone else 0
     days, day_nanos = divmod(timestamp.nanos + offset * NANOS, _DAY * NANOS)
     return _date(days), day_nanos
@@ -124,7 +124,7 @@ def _of_date(read: Callable[[date], int]) -> Callable[..., int]:
 
 
 def _of_clock(unit: int, modulus: int, total: int) -> Callable[..., int]:
-    """A part of the time of day, or a whole duration in a unit."""
+    """Return a function that reads a part of the time of day, or a whole duration in a unit."""
 
     def read(value: Any, *zone: str) -> int:
         if type(value) is Duration:

@@ -90,7 +90,7 @@ class Bindings:
         return Type("param", f"_var{self._count}")
 
     def assignable(self, actual: tuple[Type, ...], desired: tuple[Type, ...]) -> bool:
-        """Return whether all types fit together; what is learnt about variables is kept only if they do."""
+        """Return whether all types fit together. New bindings of variables are kept only if the types fit."""
         if actual == desired:
             return True
         previous_bindings = dict(self._bound)
@@ -100,7 +100,7 @@ class Bindings:
         return False
 
     def substitute(self, cel_type: Type, *, free_to_dyn: bool = False) -> Type:
-        """The type with its variables replaced; unbound ones stay, or become dyn."""
+        """Return the type with its variables replaced. Unbound variables do not change, or become dyn."""
         bound = self._bound.get(cel_type)
         if bound is not None:
             return self.substitute(bound, free_to_dyn=free_to_dyn)
@@ -157,7 +157,8 @@ class Bindings:
         return False, False
 
     def _absent(self, variable: Type, within: Type) -> bool:
-        """The occurs check: a variable must not stand for something that contains it."""
+        """Return whether a variable is not part of a type (occurs check): a variable must not stand for a type that
+        contains it."""
         if variable == within:
             return False
         if within.kind == "param":

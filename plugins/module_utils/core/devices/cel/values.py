@@ -141,7 +141,7 @@ class CelMap:
         raise CelError(f"unsupported key type: {type_name(value)}")
 
     def get(self, key: Any) -> Any:
-        """The value at a key, `default` for a missing one, MISSING where there is none either."""
+        """Return the value of a key, `default` for a missing key, MISSING without a default."""
         entry = self.entries.get(key, MISSING)
         return self.default if entry is MISSING and self.default is not None else entry
 
@@ -304,7 +304,8 @@ _ORDERED = frozenset((bool, str, bytes, Duration, Timestamp))
 
 
 def compare(left: Any, right: Any) -> int:
-    """CEL's order: -1, 0 or 1; an error for types that have none, or for different ones that are not both numbers."""
+    """Return the order of two values in CEL: -1, 0 or 1. Raise CelError for types without an order, and for different
+    types that are not numbers."""
     kind, other_kind = type(left), type(right)
     if kind in _NUMBERS and other_kind in _NUMBERS:
         return compare_numbers(left, right)
