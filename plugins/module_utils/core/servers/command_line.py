@@ -143,7 +143,7 @@ class CommandLine:
 
     @cached_property
     def flags(self) -> tuple[Flag, ...]:
-        """Flags in their order, also of other programs. Empty for a script that is not parsed."""
+        """Return the flags in their order, also of other programs. Empty for a script that is not parsed."""
         server, start = self._start or (None, 0)
         flags: list[Flag] = []
         values: list[str] = []
@@ -203,7 +203,8 @@ class CommandLine:
 
     @cached_property
     def unknown_flags(self) -> tuple[str, ...]:
-        """Words that can be any flag, because their value is unknown and they are neither a value nor the model."""
+        """Return the words that can be any flag, because their value is unknown and they are neither a value nor the
+        model."""
         unknown_arguments = []
         previous = "--model" if len(self.arguments) < len(self.words) else ""
         for argument in self.arguments:
