@@ -29,13 +29,13 @@ class _Limit(NamedTuple):
 
 
 def merge_live_limits(policy: Object, live: Object | None) -> Object | None:
-    """Return a policy that also has those limits of the live one that it drops. None where it drops none, or where one
-    object cannot hold them all."""
+    """Return a policy with its own limits and the limits of the live policy that it drops. None if it drops no limit,
+    or if one object cannot have all limits."""
     policy_limits, live_limits = _limits(policy), _limits(live)
     desired, live_counters = {limit.counted: limit for limit in policy_limits}, {limit.counted for limit in live_limits}
     if live_counters <= desired.keys():
         return None
-    # Those of before stay in their places, by which they are counted.
+    # Live limits keep their positions because Envoy Gateway counts requests by the position of a rule.
     merged = [desired.get(limit.counted, limit) for limit in live_limits]
     merged += [limit for limit in policy_limits if limit.counted not in live_counters]
     if len(merged) > MOST_RULES:

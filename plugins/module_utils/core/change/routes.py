@@ -48,7 +48,7 @@ def weighted_backends(route: Object) -> list[tuple[str, int]]:
 
 
 def is_behind(route: Object) -> bool:
-    """Return True for an HTTPRoute whose latest change is not processed yet by the controller of one of its Gateways.
+    """Return whether the controller of a Gateway has not yet processed the latest change of an HTTPRoute.
 
     One that has never reported is not there, and of several that reported for a Gateway, the last one counts."""
     generation, namespace = number(route, "metadata", "generation"), text(route, "metadata", "namespace")
@@ -63,7 +63,7 @@ def is_behind(route: Object) -> bool:
 
 
 def is_accepted(route: Object) -> bool:
-    """Return True for an HTTPRoute by which all of its Gateways route as it is now, with all that it refers to."""
+    """Return whether all Gateways of an HTTPRoute have accepted its current version, with all references."""
     generation, namespace = number(route, "metadata", "generation"), text(route, "metadata", "namespace")
     accepted = {
         _parent(fields(parent, "parentRef"), namespace)
