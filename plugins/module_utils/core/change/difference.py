@@ -93,15 +93,15 @@ def _desired_digest(value: Object) -> str:
     return digest({**value, "data": sorted(fields(value, "data")), "stringData": sorted(fields(value, "stringData"))})
 
 
-def is_as_desired(value: Object, live: Object, entry: Entry | None) -> bool:
+def is_as_desired(value: Object, live: Object, inventory_entry: Entry | None) -> bool:
     """Return whether an object is up to date."""
-    if entry is None or entry.desired != _desired_digest(value) or is_being_deleted(live):
+    if inventory_entry is None or inventory_entry.desired != _desired_digest(value) or is_being_deleted(live):
         return False
     labels, live_labels = fields(value, "metadata", "labels"), fields(live, "metadata", "labels")
     has_same_data = labels.items() <= live_labels.items() and fields(live, "data") == fields(value, "data")
     is_secret = text(value, "kind") == "Secret"
     own_fields = owned(live, names.FIELD_MANAGER)
-    return has_same_data and own_fields is not None if is_secret else entry.owned == digest(own_fields)
+    return has_same_data and own_fields is not None if is_secret else inventory_entry.owned == digest(own_fields)
 
 
 def is_certificate(key: Key) -> bool:
