@@ -41,8 +41,8 @@ _UPPER = str.maketrans("abcdefghijklmnopqrstuvwxyz", "ABCDEFGHIJKLMNOPQRSTUVWXYZ
 # Strings
 
 
-def string_contains(text: str, substring: str) -> bool:
-    return substring in text
+def string_contains(text: str, search_text: str) -> bool:
+    return search_text in text
 
 
 def starts_with(text: str, prefix: str) -> bool:
@@ -59,22 +59,22 @@ def char_at(text: str, index: int) -> str:
     return text[index : index + 1]
 
 
-def _string_index_of(text: str, substring: str, offset: int = 0) -> int:
-    if not substring:
+def _string_index_of(text: str, search_text: str, offset: int = 0) -> int:
+    if not search_text:
         return offset
     if offset < 0:
         raise CelError(f"index out of range: {offset}")
-    return text.find(substring, offset)
+    return text.find(search_text, offset)
 
 
-def _string_last_index_of(text: str, substring: str, offset: int | None = None) -> int:
-    if not substring:
+def _string_last_index_of(text: str, search_text: str, offset: int | None = None) -> int:
+    if not search_text:
         return len(text) if offset is None else offset
     if offset is None:
-        return text.rfind(substring)
+        return text.rfind(search_text)
     if offset < 0:
         raise CelError(f"index out of range: {offset}")
-    return -1 if offset >= len(text) else text.rfind(substring, 0, offset + len(substring))
+    return -1 if offset >= len(text) else text.rfind(search_text, 0, offset + len(search_text))
 
 
 def index_of(spend: Spend, target: Any, *args: Any) -> int:
