@@ -93,15 +93,15 @@ def _desired_digest(value: Object) -> str:
     return digest({**value, "data": sorted(fields(value, "data")), "stringData": sorted(fields(value, "stringData"))})
 
 
-def is_as_desired(value: Object, live: Object, known: Entry | None) -> bool:
+def is_as_desired(value: Object, live: Object, inventory_entry: Entry | None) -> bool:
     """Return whether an object is up to date."""
-    if known is None or known.desired != _desired_digest(value) or is_being_deleted(live):
+    if inventory_entry is None or inventory_entry.desired != _desired_digest(value) or is_being_deleted(live):
         return False
     labels, live_labels = fields(value, "metadata", "labels"), fields(live, "metadata", "labels")
     has_same_data = labels.items() <= live_labels.items() and fields(live, "data") == fields(value, "data")
     is_secret = text(value, "kind") == "Secret"
     own_fields = owned(live, names.FIELD_MANAGER)
-    return has_same_data and own_fields is not None if is_secret else known.owned == digest(own_fields)
+    return has_same_data and own_fields is not None if is_secret else inventory_entry.owned == digest(own_fields)
 
 
 def is_certificate(key: Key) -> bool:
@@ -121,14 +121,14 @@ def held_keys(live: Mapping[Key, Object], scope: Scope) -> set[Key]:
     return keys | namespaces | {SYSTEM_KEY} if keys else set()
 
 
-def to_prune(observed: Observed, kept: Collection[Key], *, definitions: bool) -> list[Object]:
+def to_prune(observed: Observed, kept_keys: Collection[Key], *, definitions: bool) -> list[Object]:
     """Return the objects to delete, in order: labeled objects in our inventory, and the Secrets of their certificates.
 
     Without an inventory, objects that our field manager applied and that are in no other inventory are deleted."""
     values = []
     for key, value in observed.live.items():
         if (
-            key in kept
+            key in kept_keys
             or key in observed.others
             or is_being_deleted(value)
             or (key.kind == DEFINITION and not definitions)
@@ -139,15 +139,17 @@ def to_prune(observed: Observed, kept: Collection[Key], *, definitions: bool) ->
         is_own = key in observed.own if observed.own is not None else managed(value, names.FIELD_MANAGER) is not None
         if is_own:
             values.append(value)
-    return rules.ordered_deletions([*values, *_issued_secrets(observed.live, values, kept)])
+    return rules.ordered_deletions([*values, *_issued_secrets(observed.live, values, kept_keys)])
 
 
-def _issued_secrets(live: Mapping[Key, Object], removed: Collection[Object], kept: Collection[Key]) -> Iterator[Object]:
+def _issued_secrets(
+    live: Mapping[Key, Object], removed: Collection[Object], kept_keys: Collection[Key]
+) -> Iterator[Object]:
     """Yield the Secrets of certificates that are deleted, because cert-manager does not delete the Secrets."""
     keys = {Key.of(value) for value in removed}
     for certificate in filter(lambda value: is_certificate(Key.of(value)), removed):
         key = Key(*_SECRET, Key.of(certificate).namespace, text(certificate, "spec", "secretName"))
-        secret = None if key in kept or key in keys else live.get(key)
+        secret = None if key in kept_keys or key in keys else live.get(key)
         issuer = text(secret, "metadata", "annotations", _ISSUED_FOR)
         if secret is not None and not is_being_deleted(secret) and issuer == Key.of(certificate).name:
             yield secret

@@ -29,22 +29,24 @@ class _Limit(NamedTuple):
 
 
 def merge_live_limits(policy: Object, live: Object | None) -> Object | None:
-    """Return a policy that also has those limits of the live one that it drops. None where it drops none, or where one
-    object cannot hold them all."""
-    own, before = _limits(policy), _limits(live)
-    desired, known = {limit.counted: limit for limit in own}, {limit.counted for limit in before}
-    if known <= desired.keys():
+    """Return a policy with its own limits and the limits of the live policy that it drops. None if it drops no limit,
+    or if one object cannot have all limits."""
+    policy_limits, live_limits = _limits(policy), _limits(live)
+    desired, live_counters = {limit.counted: limit for limit in policy_limits}, {limit.counted for limit in live_limits}
+    if live_counters <= desired.keys():
         return None
-    # Those of before stay in their places, by which they are counted.
-    kept = [desired.get(limit.counted, limit) for limit in before]
-    kept += [limit for limit in own if limit.counted not in known]
-    if len(kept) > MOST_RULES:
+    # Live limits keep their positions because Envoy Gateway counts requests by the position of a rule.
+    merged = [desired.get(limit.counted, limit) for limit in live_limits]
+    merged += [limit for limit in policy_limits if limit.counted not in live_counters]
+    if len(merged) > MOST_RULES:
         return None
     metadata, note = fields(policy, "metadata"), _note(policy) or _note(live)
     if note:
-        written = json.dumps({**note, "rules": [limit.note for limit in kept]}, separators=(",", ":"), sort_keys=True)
-        metadata = {**metadata, "annotations": {**fields(metadata, "annotations"), BUDGETS_ANNOTATION: written}}
-    limited = {"type": "Global", "global": {"rules": [limit.rule for limit in kept]}}
+        annotation = json.dumps(
+            {**note, "rules": [limit.note for limit in merged]}, separators=(",", ":"), sort_keys=True
+        )
+        metadata = {**metadata, "annotations": {**fields(metadata, "annotations"), BUDGETS_ANNOTATION: annotation}}
+    limited = {"type": "Global", "global": {"rules": [limit.rule for limit in merged]}}
     return {**policy, "metadata": metadata, "spec": {**fields(policy, "spec"), "rateLimit": limited}}
 
 

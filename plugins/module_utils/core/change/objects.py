@@ -91,8 +91,8 @@ class _Planner:
             versions = stages(desired, live)
             if versions.rounds:
                 self._stages[key] = versions
-            first = versions.rounds[0].known if versions.rounds else None
-            return Write(key=key, desired=versions.final, live=live, transitional=first)
+            first_version = versions.rounds[0].known if versions.rounds else None
+            return Write(key=key, desired=versions.final, live=live, transitional=first_version)
         transition = rule.transition
         return Write(
             key=key, desired=desired, live=live, transitional=transition.form(desired, live) if transition else None
@@ -229,38 +229,40 @@ class _Planner:
         All routes wait for processors together. The requests of only one route change at a time: with each change, the
         AI gateway matches the backends of all routes with the weights that the routes have at that moment."""
         self._groups[_FINAL_WRITES] = [_WRITES]
-        last = {key: self._writes[key] for key in sorted(self._stages) if not self._writes[key].refusal}
-        for index in range(max((len(self._stages[key].rounds) for key in last), default=0)):
-            rounds = {key: self._stages[key].rounds[index] for key in last if index < len(self._stages[key].rounds)}
+        latest = {key: self._writes[key] for key in sorted(self._stages) if not self._writes[key].refusal}
+        for index in range(max((len(self._stages[key].rounds) for key in latest), default=0)):
+            rounds = {key: self._stages[key].rounds[index] for key in latest if index < len(self._stages[key].rounds)}
             if index:
-                waits = {key: self._version_wait(last[key], Programmed) for key in rounds}
+                waits = {key: self._version_wait(latest[key], Programmed) for key in rounds}
                 yield from waits.values()
                 for key in rounds:
-                    last[key] = self._version(last[key], rounds[key].known, [Edge("until", waits[key].id, _UNKNOWN)])
-                    yield last[key]
-            waits = {key: self._version_wait(last[key], Known) for key in rounds if rounds[key].is_new}
+                    latest[key] = self._version(
+                        latest[key], rounds[key].known, [Edge("until", waits[key].id, _UNKNOWN)]
+                    )
+                    yield latest[key]
+            waits = {key: self._version_wait(latest[key], Known) for key in rounds if rounds[key].is_new}
             yield from waits.values()
             followed: list[Edge] = []
             for key in rounds:
                 is_last = index + 1 == len(self._stages[key].rounds) and rounds[key].switched == self._stages[key].final
                 edges = [Edge("until", waits[key].id, _UNKNOWN)] if key in waits else []
                 edges += [Edge("after", edge.earlier) for edge in followed]
-                last[key] = self._version(last[key], rounds[key].switched, edges, finishes=is_last)
-                wait = self._version_wait(last[key], Followed, *followed)
+                latest[key] = self._version(latest[key], rounds[key].switched, edges, finishes=is_last)
+                wait = self._version_wait(latest[key], Followed, *followed)
                 followed = [Edge("until", wait.id)]
-                yield from (last[key], wait)
-        last = {key: step for key, step in last.items() if not step.finishes}
-        waits = {key: self._version_wait(step, Programmed) for key, step in last.items()}
+                yield from (latest[key], wait)
+        latest = {key: step for key, step in latest.items() if not step.finishes}
+        waits = {key: self._version_wait(step, Programmed) for key, step in latest.items()}
         yield from waits.values()
-        for key, step in last.items():
+        for key, step in latest.items():
             edges = [Edge("until", waits[key].id, _UNSWITCHED)]
             yield self._version(step, self._stages[key].final, edges, finishes=True)
 
-    def _version(self, before: Write, desired: Object, edges: Iterable[Edge], *, finishes: bool = False) -> Write:
+    def _version(self, previous: Write, desired: Object, edges: Iterable[Edge], *, finishes: bool = False) -> Write:
         """Return the step that replaces a version of a route by the next version."""
-        edges = (Edge("unless", before.id), *edges)
-        step = replace(before, desired=desired, stage=before.stage + 1, finishes=finishes, edges=edges)
-        namespace = before.key.namespace
+        edges = (Edge("unless", previous.id), *edges)
+        step = replace(previous, desired=desired, stage=previous.stage + 1, finishes=finishes, edges=edges)
+        namespace = previous.key.namespace
         for group in (_FINAL_WRITES, _routes(namespace), _guarded_routes(namespace)):
             self._groups[group].append(step.id)
         return step
@@ -269,8 +271,8 @@ class _Planner:
         """Return the wait for gateways to follow the version of a route that a step writes."""
         version = step.desired if step.stage else step.transitional or step.desired
         wait_id = f"{condition.__name__} {step.id}"
-        needed = [Edge("after", _WRITES), Edge("unless", step.id)]
-        return self._wait(wait_id, condition(step.key.namespace, (version,)), *needed, *edges)
+        base_edges = [Edge("after", _WRITES), Edge("unless", step.id)]
+        return self._wait(wait_id, condition(step.key.namespace, (version,)), *base_edges, *edges)
 
     # Transitions
 

@@ -14,15 +14,17 @@ _ROUTED = ("Accepted", "ResolvedRefs")
 
 def references(route: Object) -> frozenset[tuple[str, str]]:
     """Return kinds and names of the objects that an HTTPRoute refers to in its own namespace: backends and filters."""
-    own = text(route, "metadata", "namespace")
-    found = set()
+    namespace = text(route, "metadata", "namespace")
+    targets = set()
     for rule in entries(route, "spec", "rules"):
         backends = entries(rule, "backendRefs")
-        filters = [each for place in (rule, *backends) for each in entries(place, "filters")]
-        for each in (*backends, *(fields(value, "extensionRef") for value in filters)):
-            if text(each, "name") and text(each, "namespace") in ("", own):
-                found.add((text(each, "kind") or "Service", text(each, "name")))
-    return frozenset(found)
+        filters = [
+            route_filter for filter_owner in (rule, *backends) for route_filter in entries(filter_owner, "filters")
+        ]
+        for reference in (*backends, *(fields(route_filter, "extensionRef") for route_filter in filters)):
+            if text(reference, "name") and text(reference, "namespace") in ("", namespace):
+                targets.add((text(reference, "kind") or "Service", text(reference, "name")))
+    return frozenset(targets)
 
 
 def ai_backends(route: Object) -> set[str]:
@@ -46,30 +48,30 @@ def weighted_backends(route: Object) -> list[tuple[str, int]]:
 
 
 def is_behind(route: Object) -> bool:
-    """Return True for an HTTPRoute whose latest change is not processed yet by the controller of one of its Gateways.
+    """Return whether the controller of a Gateway has not yet processed the latest change of an HTTPRoute.
 
     One that has never reported is not there, and of several that reported for a Gateway, the last one counts."""
-    generation, own = number(route, "metadata", "generation"), text(route, "metadata", "namespace")
+    generation, namespace = number(route, "metadata", "generation"), text(route, "metadata", "namespace")
     latest: dict[tuple[str, str, str], int] = {}
     for parent in entries(route, "status", "parents"):
-        place = _parent(fields(parent, "parentRef"), own)
+        parent_key = _parent(fields(parent, "parentRef"), namespace)
         for reported in entries(parent, "conditions"):
             seen = number(reported, "observedGeneration", default=generation)
-            latest[place] = max(latest.get(place, 0), seen)
-    parents = (_parent(parent, own) for parent in entries(route, "spec", "parentRefs"))
+            latest[parent_key] = max(latest.get(parent_key, 0), seen)
+    parents = (_parent(parent, namespace) for parent in entries(route, "spec", "parentRefs"))
     return any(latest.get(parent, generation) < generation for parent in parents)
 
 
 def is_accepted(route: Object) -> bool:
-    """Return True for an HTTPRoute by which all of its Gateways route as it is now, with all that it refers to."""
-    generation, own = number(route, "metadata", "generation"), text(route, "metadata", "namespace")
+    """Return whether all Gateways of an HTTPRoute have accepted its current version, with all references."""
+    generation, namespace = number(route, "metadata", "generation"), text(route, "metadata", "namespace")
     accepted = {
-        _parent(fields(parent, "parentRef"), own)
+        _parent(fields(parent, "parentRef"), namespace)
         for parent in entries(route, "status", "parents")
         if all(stated(entries(parent, "conditions"), kind, generation) == "True" for kind in _ROUTED)
     }
-    return all(_parent(parent, own) in accepted for parent in entries(route, "spec", "parentRefs"))
+    return all(_parent(parent, namespace) in accepted for parent in entries(route, "spec", "parentRefs"))
 
 
-def _parent(reference: Object, own: str) -> tuple[str, str, str]:
-    return text(reference, "namespace") or own, text(reference, "name"), text(reference, "sectionName")
+def _parent(reference: Object, namespace: str) -> tuple[str, str, str]:
+    return text(reference, "namespace") or namespace, text(reference, "name"), text(reference, "sectionName")

@@ -114,10 +114,11 @@ class ChangePlan:
     groups: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Members of each group by the ID of the group: steps and other groups."""
 
-    def has_changes(self, kept: Collection[Key] = ()) -> bool:
-        """Return whether there is an object to write or delete. `kept`: objects that no run deletes as they are now."""
+    def has_changes(self, kept_keys: Collection[Key] = ()) -> bool:
+        """Return whether there is an object to write or delete. `kept_keys`: objects that no run deletes in their
+        current state."""
         return any(
-            step.key not in kept if isinstance(step, Delete) else isinstance(step, Write) and not step.refusal
+            step.key not in kept_keys if isinstance(step, Delete) else isinstance(step, Write) and not step.refusal
             for step in self.every
         )
 

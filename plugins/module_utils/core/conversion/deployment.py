@@ -27,20 +27,20 @@ FORMER_FIELDS = {
 
 
 def model_deployment(spec: dict[str, Any], notes: Notes) -> dict[str, Any]:
-    given = given_entries(spec)
+    spec_fields = given_entries(spec)
     for name, hint in FORMER_FIELDS.items():
-        if name in given:
+        if name in spec_fields:
             notes.error(f"spec.{name}", "is a field of an earlier design that has no counterpart", hint=hint)
-    if "template" in given:
-        _refuse_mix(given, (*REPLICA_FIELDS, "engines", *WORKER_FIELDS), "template", notes)
+    if "template" in spec_fields:
+        _refuse_mix(spec_fields, (*REPLICA_FIELDS, "engines", *WORKER_FIELDS), "template", notes)
         return spec
-    if "engines" in given:
-        _refuse_mix(given, WORKER_FIELDS, "engines", notes)
+    if "engines" in spec_fields:
+        _refuse_mix(spec_fields, WORKER_FIELDS, "engines", notes)
         return _from_flat_engines(spec, notes)
-    if "workers" in given or "decode" in given:
-        return _from_workers(given, notes)
+    if "workers" in spec_fields or "decode" in spec_fields:
+        return _from_workers(spec_fields, notes)
     for name in ("nodeSelector", "engine", "prefill"):
-        if name in given:
+        if name in spec_fields:
             notes.error(
                 f"spec.{name}",
                 "has no effect without spec.workers",
@@ -49,9 +49,9 @@ def model_deployment(spec: dict[str, Any], notes: Notes) -> dict[str, Any]:
     return spec
 
 
-def _refuse_mix(given: Mapping[str, Any], names: Iterable[str], format_field: str, notes: Notes) -> None:
+def _refuse_mix(spec_fields: Mapping[str, Any], names: Iterable[str], format_field: str, notes: Notes) -> None:
     for name in names:
-        if name not in given:
+        if name not in spec_fields:
             continue
         if name in REPLICA_FIELDS or name == "engines":
             hint = f"Move it to spec.template.spec.{name}."
@@ -66,8 +66,8 @@ def _from_flat_engines(spec: dict[str, Any], notes: Notes) -> dict[str, Any]:
     moved = {name: spec[name] for name in (*REPLICA_FIELDS, "engines") if spec.get(name) is not None}
     notes.origin.update({TEMPLATE: "spec", REPLICA: "spec"})
     former = (*REPLICA_FIELDS, "engines", "template", *WORKER_FIELDS)
-    kept = {name: value for name, value in spec.items() if name not in former}
-    return {**kept, "template": {"spec": moved}}
+    other_fields = {name: value for name, value in spec.items() if name not in former}
+    return {**other_fields, "template": {"spec": moved}}
 
 
 def _from_workers(spec: dict[str, Any], notes: Notes) -> dict[str, Any]:
@@ -102,8 +102,8 @@ def _from_workers(spec: dict[str, Any], notes: Notes) -> dict[str, Any]:
         engine = role.engine(content, notes)
         if engine is not None:
             engines.append(engine)
-    kept = {name: value for name, value in spec.items() if name not in (*REPLICA_FIELDS, *WORKER_FIELDS)}
-    return {**kept, "template": {"spec": {**moved, "engines": engines}}}
+    other_fields = {name: value for name, value in spec.items() if name not in (*REPLICA_FIELDS, *WORKER_FIELDS)}
+    return {**other_fields, "template": {"spec": {**moved, "engines": engines}}}
 
 
 def _split_serving(serving: Any, notes: Notes) -> dict[str, Any]:

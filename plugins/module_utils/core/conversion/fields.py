@@ -55,9 +55,9 @@ def inference_class(spec: dict[str, Any], notes: Notes) -> dict[str, Any]:
     if "resources" not in spec:
         return spec
     resources = spec["resources"]
-    rest = {key: value for key, value in spec.items() if key != "resources"}
+    other_fields = {key: value for key, value in spec.items() if key != "resources"}
     if resources is None:
-        return rest
+        return other_fields
     if spec.get("devices") is not None:
         notes.error(
             "spec.resources", "is an earlier spelling of spec.devices, and both are given", hint="Keep devices."
@@ -68,14 +68,14 @@ def inference_class(spec: dict[str, Any], notes: Notes) -> dict[str, Any]:
         hint = "Write spec.devices[]: name, driver, deviceClassName, count, attributes and capacity."
         notes.error("spec.resources", "must hold gpu {count, memory}", hint=hint)
         return spec
-    for block, path, known in (
+    for block, path, known_fields in (
         (resources, "spec.resources", ("gpu",)),
         (gpu, "spec.resources.gpu", ("count", "memory")),
     ):
         for name in block:
-            if name not in known:
-                notes.unknown(path, name, known)
-    return {**rest, "devices": [_gpu_device(given_entries(gpu), notes)]}
+            if name not in known_fields:
+                notes.unknown(path, name, known_fields)
+    return {**other_fields, "devices": [_gpu_device(given_entries(gpu), notes)]}
 
 
 def _gpu_device(gpu: Mapping[str, Any], notes: Notes) -> dict[str, Any]:

@@ -86,9 +86,9 @@ def has_flag(args: Sequence[str], flag: str) -> bool:
 
 def launched(container: dict[str, Any], gang: Gang, *, leader: bool) -> dict[str, Any]:
     """Return the engine container with command and args of a leader or of a follower. The input is not modified."""
-    given: list[str] = container.get("args") or []
-    args = [*given, *_missing_flags(given, gang)]
-    script = _leader_script(given, gang) if leader else _follower_script(given, gang)
+    container_args: list[str] = container.get("args") or []
+    args = [*container_args, *_missing_flags(container_args, gang)]
+    script = _leader_script(container_args, gang) if leader else _follower_script(container_args, gang)
     return {**container, "command": ["/bin/sh", "-c", script, "vllm"], "args": args}
 
 
@@ -99,11 +99,11 @@ def _flag_name(arg: str) -> str:
 
 def _missing_flags(args: Sequence[str], gang: Gang) -> list[str]:
     axes = gang.axes
-    needed = [("--tensor-parallel-size", axes.tensor), ("--pipeline-parallel-size", axes.pipeline)]
+    required_flags = [("--tensor-parallel-size", axes.tensor), ("--pipeline-parallel-size", axes.pipeline)]
     if axes.data > 1:
-        needed += [("--data-parallel-size", axes.data), ("--data-parallel-size-local", axes.data_local)]
+        required_flags += [("--data-parallel-size", axes.data), ("--data-parallel-size-local", axes.data_local)]
     flags = [f"--model={CACHE_MOUNT}"] if gang.cached and not has_flag(args, "--model") else []
-    flags += [f"{flag}={value}" for flag, value in needed if not has_flag(args, flag)]
+    flags += [f"{flag}={value}" for flag, value in required_flags if not has_flag(args, flag)]
     if gang.decode and not has_flag(args, "--port"):
         flags.append(f"--port={DECODE_PORT}")
     return flags

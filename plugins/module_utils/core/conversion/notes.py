@@ -44,8 +44,8 @@ class Notes:
             joint = "." if problem.path and not problem.path.startswith("[") else ""
             self.errors.append(replace(problem, path=f"{base}{joint}{problem.path}"))
 
-    def unknown(self, base: str, key: object, known: Iterable[str]) -> None:
-        self.error(field_path(base, key), "is not a known field", hint=nearest_key(key, known))
+    def unknown(self, base: str, key: object, known_fields: Iterable[str]) -> None:
+        self.error(field_path(base, key), "is not a known field", hint=nearest_key(key, known_fields))
 
 
 def given_entries(mapping: Mapping[str, Any]) -> dict[str, Any]:

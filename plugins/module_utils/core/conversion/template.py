@@ -20,16 +20,18 @@ def pod_template(template: Any, path: str, notes: Notes) -> dict[str, Any] | Non
         for name in bare:
             message = f"cannot be combined with {path}.spec"
             notes.error(f"{path}.{name}", message, hint=f"Move it to {path}.spec.{name}.")
-        inside = f"{path}.spec"
+        spec_path = f"{path}.spec"
         spec = template["spec"]
     else:
-        rest = {key: value for key, value in template.items() if key not in ("spec", "containers", "imagePullSecrets")}
-        template = {**rest, "spec": bare}
-        inside, spec = path, bare
+        other_fields = {
+            key: value for key, value in template.items() if key not in ("spec", "containers", "imagePullSecrets")
+        }
+        template = {**other_fields, "spec": bare}
+        spec_path, spec = path, bare
     if not isinstance(spec, dict):
-        notes.error(inside, "must be a mapping", text.short_value(spec))
+        notes.error(spec_path, "must be a mapping", text.short_value(spec))
         return None
-    return template if _one_engine(spec.get("containers"), f"{inside}.containers", notes) else None
+    return template if _one_engine(spec.get("containers"), f"{spec_path}.containers", notes) else None
 
 
 def _one_engine(containers: Any, path: str, notes: Notes) -> bool:
@@ -55,13 +57,13 @@ def engine_template(engine: Any, path: str, notes: Notes) -> dict[str, Any] | No
         notes.error(path, "must be a mapping", text.short_value(engine))
         return None
     of_container = ("image", "command", "args", "env")
-    known = (*of_container, "imagePullSecrets", "name", "version")
-    given = given_entries(engine)
-    for name in given:
-        if name not in known:
-            notes.unknown(path, name, known[:-2])
-    container = {"name": "engine", **{name: given[name] for name in of_container if name in given}}
+    known_fields = (*of_container, "imagePullSecrets", "name", "version")
+    engine_fields = given_entries(engine)
+    for name in engine_fields:
+        if name not in known_fields:
+            notes.unknown(path, name, known_fields[:-2])
+    container = {"name": "engine", **{name: engine_fields[name] for name in of_container if name in engine_fields}}
     spec: dict[str, Any] = {"containers": [container]}
-    if "imagePullSecrets" in given:
-        spec["imagePullSecrets"] = given["imagePullSecrets"]
+    if "imagePullSecrets" in engine_fields:
+        spec["imagePullSecrets"] = engine_fields["imagePullSecrets"]
     return {"spec": spec}

@@ -29,110 +29,112 @@ FORMER_FIELDS = {
 class Role:
     """Converter of one `workers` block and its device requests to one engine.
 
-    `written` is the path of the block with `workers`, `canonical` that of the engine.
+    `source_path` is the path of the block with `workers`, `canonical` the path of the engine.
     """
 
     name: str
     phase: str | None
-    written: str
+    source_path: str
     canonical: str
     cached: bool
 
     def engine(self, block: Any, notes: Notes) -> dict[str, Any] | None:
         """Return the engine, None after errors."""
         if not isinstance(block, dict):
-            notes.error(self.written, "must be a mapping", short_value(block))
+            notes.error(self.source_path, "must be a mapping", short_value(block))
             return None
         # The engine is built in place, and other documents may share parts of the block through YAML aliases.
-        given = given_entries(copy.deepcopy(block))
-        self._block_fields(given, notes)
-        workers = given.get("workers")
+        engine_fields = given_entries(copy.deepcopy(block))
+        self._block_fields(engine_fields, notes)
+        workers = engine_fields.get("workers")
         if not isinstance(workers, dict):
             if workers is not None:
-                notes.error(f"{self.written}.workers", "must be a mapping", short_value(workers))
+                notes.error(f"{self.source_path}.workers", "must be a mapping", short_value(workers))
             return None
         workers = given_entries(workers)
         for name in workers:
             if name not in ("count", "topology", "template", "resources"):
-                notes.unknown(f"{self.written}.workers", name, ("count", "topology", "template"))
+                notes.unknown(f"{self.source_path}.workers", name, ("count", "topology", "template"))
         shape = self._shape(workers, notes)
         copies = self._copies(workers, notes)
-        template = self._template(workers, given.get("engine"), notes)
-        selector = self._node_selector(given.get("nodeSelector"), shape[1].gpus_per_node if shape else None, notes)
+        template = self._template(workers, engine_fields.get("engine"), notes)
+        selector = self._node_selector(
+            engine_fields.get("nodeSelector"), shape[1].gpus_per_node if shape else None, notes
+        )
         if shape is None or template is None:
             return None
         members = self._members(*shape, selector, template, notes)
-        self._trace(len(members), given, notes)
+        self._trace(len(members), engine_fields, notes)
         phase = {"phase": self.phase} if self.phase else {}
         return {"name": self.name, **phase, "copies": copies, "members": members}
 
-    def _block_fields(self, given: Mapping[str, Any], notes: Notes) -> None:
-        for name in given:
+    def _block_fields(self, engine_fields: Mapping[str, Any], notes: Notes) -> None:
+        for name in engine_fields:
             if name in ("parallelism", "poolSelector"):
-                notes.error(f"{self.written}.{name}", "is a field of an earlier design", hint=FORMER_FIELDS[name])
+                notes.error(f"{self.source_path}.{name}", "is a field of an earlier design", hint=FORMER_FIELDS[name])
             elif name not in ROLE_FIELDS:
-                notes.unknown(self.written, name, ("nodeSelector", "workers"))
+                notes.unknown(self.source_path, name, ("nodeSelector", "workers"))
         required = ("workers", "nodeSelector") if self.phase == "Prefill" else ("workers",)
         for name in required:
-            if name not in given:
+            if name not in engine_fields:
                 notes.error(
-                    f"{self.written}.{name}",
-                    f"{self.written} needs {name}",
+                    f"{self.source_path}.{name}",
+                    f"{self.source_path} needs {name}",
                     hint="Prefill inherits nothing from the decode side." if self.phase == "Prefill" else "",
                 )
 
     def _shape(self, workers: Mapping[str, Any], notes: Notes) -> tuple[topology.Axes, topology.Shape] | None:
         block = workers.get("topology")
-        path = f"{self.written}.workers.topology"
+        path = f"{self.source_path}.workers.topology"
         try:
-            found = topology.resolve(block)
+            resolved = topology.resolve(block)
         except topology.TopologyError as error:
             notes.below(path, error)
             return None
-        given = given_entries(block) if isinstance(block, dict) else {}
-        if "strategy" in given:
+        topology_fields = given_entries(block) if isinstance(block, dict) else {}
+        if "strategy" in topology_fields:
             notes.warn(f"{path}.strategy", "is no longer needed: the axes determine it", "Leave it out.")
-        if "instances" in given:
-            notes.older(f"{path}.instances", f"{self.written}.workers.count")
-        if found[0].data > 1 and "dataLocal" not in given:
+        if "instances" in topology_fields:
+            notes.older(f"{path}.instances", f"{self.source_path}.workers.count")
+        if resolved[0].data > 1 and "dataLocal" not in topology_fields:
             notes.warn(
                 f"{path}.data",
-                f"without dataLocal each of the {found[0].data} data-parallel ranks takes a node of its own",
+                f"without dataLocal each of the {resolved[0].data} data-parallel ranks takes a node of its own",
                 "Give dataLocal: how many ranks share a node (1 keeps it as it is).",
             )
-        return found
+        return resolved
 
     def _copies(self, workers: Mapping[str, Any], notes: Notes) -> int:
         try:
             return topology.copies(workers)
         except topology.TopologyError as error:
-            notes.below(f"{self.written}.workers", error)
+            notes.below(f"{self.source_path}.workers", error)
             return 1
 
     def _template(self, workers: Mapping[str, Any], engine: Any, notes: Notes) -> dict[str, Any] | None:
         """Return the validated pod template of a member."""
-        path = f"{self.written}.workers.template"
+        path = f"{self.source_path}.workers.template"
         template = workers.get("template")
         if template is None and engine is None:
             notes.error(path, "template is missing", hint="It holds containers, with the one named engine.")
             return None
         if template is not None and engine is not None:
-            notes.error(f"{self.written}.engine", f"is an earlier spelling of {path}, and both are given")
+            notes.error(f"{self.source_path}.engine", f"is an earlier spelling of {path}, and both are given")
             return None
         if engine is not None:
-            found = engine_template(engine, f"{self.written}.engine", notes)
-            if found is not None:
-                notes.older(f"{self.written}.engine", path)
+            member_template = engine_template(engine, f"{self.source_path}.engine", notes)
+            if member_template is not None:
+                notes.older(f"{self.source_path}.engine", path)
         else:
-            found = pod_template(template, path, notes)
-        if found is not None and "resources" in workers:
-            self._resources(workers["resources"], found, notes)
-        return found
+            member_template = pod_template(template, path, notes)
+        if member_template is not None and "resources" in workers:
+            self._resources(workers["resources"], member_template, notes)
+        return member_template
 
     def _resources(self, resources: Any, template: dict[str, Any], notes: Notes) -> None:
         """Convert `workers.resources{cpu, memory}` to requests of the engine container."""
-        path = f"{self.written}.workers.resources"
-        newer = f"{self.written}.workers.template.spec.containers[0].resources.requests"
+        path = f"{self.source_path}.workers.resources"
+        newer = f"{self.source_path}.workers.template.spec.containers[0].resources.requests"
         container = template["spec"]["containers"][0]
         if not isinstance(resources, dict):
             notes.error(path, "must be a mapping", short_value(resources))
@@ -150,7 +152,7 @@ class Role:
 
     def _node_selector(self, selector: Any, gpus: int | None, notes: Notes) -> Any:
         """Return the device requests of one node, with the number of GPUs that the topology needs."""
-        path = f"{self.written}.nodeSelector"
+        path = f"{self.source_path}.nodeSelector"
         if selector is None:
             if self.phase != "Prefill":
                 notes.warn(path, "is missing: any NVIDIA GPU matches", "Request GPUs in nodeSelector.devices.")
@@ -167,7 +169,7 @@ class Role:
         return selector
 
     def _selector_text(self, selector: dict[str, Any], gpus: int | None, notes: Notes) -> Any:
-        path = f"{self.written}.nodeSelector.cel"
+        path = f"{self.source_path}.nodeSelector.cel"
         text = selector["cel"]
         if selector.get("devices") is not None:
             notes.error(
@@ -184,14 +186,14 @@ class Role:
                 '.memory.compareTo(quantity("70Gi")) >= 0\'}]}].',
             )
         else:
-            notes.older(path, f"{self.written}.nodeSelector.devices")
-        rest = {name: value for name, value in selector.items() if name not in ("cel", "devices")}
-        return {**rest, "devices": [_gpu_request(gpus, text)]}
+            notes.older(path, f"{self.source_path}.nodeSelector.devices")
+        other_fields = {name: value for name, value in selector.items() if name not in ("cel", "devices")}
+        return {**other_fields, "devices": [_gpu_request(gpus, text)]}
 
     def _gpu_count(self, devices: list[dict[str, Any]], gpus: int, notes: Notes) -> None:
-        path = f"{self.written}.nodeSelector.devices"
-        named = [index for index, device in enumerate(devices) if device.get("name") == "gpu"]
-        candidates = named or (list(range(len(devices))) if len(devices) == 1 else [])
+        path = f"{self.source_path}.nodeSelector.devices"
+        gpu_indexes = [index for index, device in enumerate(devices) if device.get("name") == "gpu"]
+        candidates = gpu_indexes or (list(range(len(devices))) if len(devices) == 1 else [])
         if not candidates:
             counts = [device.get("count") for device in devices]
             if devices and not any(count == gpus and not isinstance(count, bool) for count in counts):
@@ -230,7 +232,7 @@ class Role:
             image = container.get("image")
             if isinstance(image, str) and "vllm" not in image.lower():
                 notes.warn(
-                    f"{self.written}.workers",
+                    f"{self.source_path}.workers",
                     f"the container has no command: the launch over {shape.nodes_per_worker} nodes is written for vLLM",
                     "Give the container a command when the image is not built on vLLM.",
                 )
@@ -253,47 +255,49 @@ class Role:
             return
         if not launch.has_flag(container.get("args") or [], "--port"):
             notes.warn(
-                f"{self.written}.workers.template",
+                f"{self.source_path}.workers.template",
                 "a decode engine must listen on port 8001: the sidecar listens on port 8000",
                 "Add --port=8001 to the args of the decode engine.",
             )
 
-    def _trace(self, members: int, given: Mapping[str, Any], notes: Notes) -> None:
+    def _trace(self, members: int, engine_fields: Mapping[str, Any], notes: Notes) -> None:
         """Record in `origin` the paths from which the parts of this engine were converted."""
-        workers = f"{self.written}.workers"
+        workers = f"{self.source_path}.workers"
         origin = notes.origin
         origin[self.canonical] = workers
-        instances = isinstance(given["workers"].get("topology"), dict) and given["workers"].get("count") is None
+        instances = (
+            isinstance(engine_fields["workers"].get("topology"), dict) and engine_fields["workers"].get("count") is None
+        )
         origin[f"{self.canonical}.copies"] = f"{workers}.topology.instances" if instances else f"{workers}.count"
         for index in range(members):
             member = f"{self.canonical}.members[{index}]"
             origin[member] = workers
             origin[f"{member}.worker"] = f"{workers}.topology"
-            self._trace_selector(f"{member}.nodeSelector", given.get("nodeSelector"), origin)
-            self._trace_template(f"{member}.template", given, origin)
+            self._trace_selector(f"{member}.nodeSelector", engine_fields.get("nodeSelector"), origin)
+            self._trace_template(f"{member}.template", engine_fields, origin)
 
     def _trace_selector(self, path: str, selector: Any, origin: dict[str, str]) -> None:
-        written = f"{self.written}.nodeSelector"
-        origin[path] = written
+        source_path = f"{self.source_path}.nodeSelector"
+        origin[path] = source_path
         if isinstance(selector, dict) and selector.get("cel") is not None:
-            origin[f"{path}.devices"] = f"{written}.cel"
-            origin[f"{path}.devices[0].selectors[0].cel"] = f"{written}.cel"
+            origin[f"{path}.devices"] = f"{source_path}.cel"
+            origin[f"{path}.devices[0].selectors[0].cel"] = f"{source_path}.cel"
 
-    def _trace_template(self, path: str, given: Mapping[str, Any], origin: dict[str, str]) -> None:
-        workers = given["workers"]
-        if given.get("engine") is not None:
-            written = f"{self.written}.engine"
-            for part in ("", ".spec", ".spec.containers", ".spec.containers[0]"):
-                origin[f"{path}{part}"] = written
-            origin[f"{path}.spec.imagePullSecrets"] = f"{written}.imagePullSecrets"
+    def _trace_template(self, path: str, engine_fields: Mapping[str, Any], origin: dict[str, str]) -> None:
+        workers = engine_fields["workers"]
+        if engine_fields.get("engine") is not None:
+            source_path = f"{self.source_path}.engine"
+            for subpath in ("", ".spec", ".spec.containers", ".spec.containers[0]"):
+                origin[f"{path}{subpath}"] = source_path
+            origin[f"{path}.spec.imagePullSecrets"] = f"{source_path}.imagePullSecrets"
         else:
-            written = f"{self.written}.workers.template"
-            origin[path] = written
+            source_path = f"{self.source_path}.workers.template"
+            origin[path] = source_path
             if workers["template"].get("spec") is None:
-                origin[f"{path}.spec"] = written
+                origin[f"{path}.spec"] = source_path
         if workers.get("resources") is not None:
-            origin[f"{path}.spec.containers[0].resources"] = f"{self.written}.workers.resources"
-            origin[f"{path}.spec.containers[0].resources.requests"] = f"{self.written}.workers.resources"
+            origin[f"{path}.spec.containers[0].resources"] = f"{self.source_path}.workers.resources"
+            origin[f"{path}.spec.containers[0].resources.requests"] = f"{self.source_path}.workers.resources"
 
 
 def _quantity(value: Any) -> Any:

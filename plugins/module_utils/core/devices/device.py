@@ -120,10 +120,10 @@ def _qualified(wire: Any, driver: str, what: str, read: Any, reasons: list[str])
 
 
 def _attribute(raw: Any) -> Attribute:
-    given = {kind: raw[kind] for kind in _KINDS if raw.get(kind) is not None} if isinstance(raw, Mapping) else {}
-    if len(given) != 1:
+    typed_values = {kind: raw[kind] for kind in _KINDS if raw.get(kind) is not None} if isinstance(raw, Mapping) else {}
+    if len(typed_values) != 1:
         raise _InvalidDeviceError(f"needs exactly one of {', '.join(_KINDS)}")
-    kind, value = next(iter(given.items()))
+    kind, value = next(iter(typed_values.items()))
     if kind == "version" and isinstance(value, str):
         return Semver.parse(value)
     desired = {"string": str, "bool": bool, "int": int}.get(kind)

@@ -13,63 +13,67 @@ from .semver import Semver
 _ESCAPES = {'"': '\\"', "\\": "\\\\"}
 
 
-def distinguish(kind: Device, others: Sequence[Device]) -> str | None:
-    """Return a selector that matches `kind` and none of `others`; None when nothing that they publish separates them.
+def distinguish(kind: Device, other_kinds: Sequence[Device]) -> str | None:
+    """Return a selector that matches `kind` and none of `other_kinds`. None if no published value separates them.
 
     What a driver publishes equals the attributes of a class, and may have more attributes and larger capacities. So a
     value that differs is preferred to one that is absent, and a capacity is compared with the larger one as the bound.
     """
-    for other in others:
-        for text in _candidates(kind, other):
-            if distinguishes(text, kind, others):
+    for other_kind in other_kinds:
+        for text in _candidates(kind, other_kind):
+            if distinguishes(text, kind, other_kinds):
                 return text
-    parts: list[str] = []
-    for other in others:
-        if any(distinguishes(part, kind, (other,)) for part in parts):
+    selectors: list[str] = []
+    for other_kind in other_kinds:
+        if any(distinguishes(selector, kind, (other_kind,)) for selector in selectors):
             continue
-        part = next((text for text in _candidates(kind, other) if distinguishes(text, kind, (other,))), None)
-        if part is None:
+        selector = next(
+            (text for text in _candidates(kind, other_kind) if distinguishes(text, kind, (other_kind,))), None
+        )
+        if selector is None:
             return None
-        parts.append(part)
-    text = " && ".join(parts)
-    return text if parts and distinguishes(text, kind, others) else None
+        selectors.append(selector)
+    text = " && ".join(selectors)
+    return text if selectors and distinguishes(text, kind, other_kinds) else None
 
 
-def distinguishes(text: str, kind: Device, others: Sequence[Device]) -> bool:
-    """Return whether a selector matches `kind` and none of `others`."""
+def distinguishes(text: str, kind: Device, other_kinds: Sequence[Device]) -> bool:
+    """Return whether a selector matches `kind` and none of `other_kinds`."""
     try:
         selector = compile_selector(text)
     except SelectorError:
         return False
-    verdicts = [selector.evaluate(device) for device in (kind, *others)]
+    verdicts = [selector.evaluate(device) for device in (kind, *other_kinds)]
     # Kubernetes allocates nothing from a node where a selector fails on a device.
     if any(verdict.error for verdict in verdicts):
         return False
     return verdicts[0].match and not any(verdict.match for verdict in verdicts[1:])
 
 
-def _candidates(kind: Device, other: Device) -> Iterator[str]:
+def _candidates(kind: Device, other_kind: Device) -> Iterator[str]:
     """Return selectors that may separate a kind from another one, the most reliable first."""
-    if kind.driver != other.driver:
+    if kind.driver != other_kind.driver:
         yield f"device.driver == {_literal(kind.driver)}"
-    common = sorted(set(kind.attributes) & set(other.attributes))
+    common = sorted(set(kind.attributes) & set(other_kind.attributes))
     for name in common:
         yield _equals(name, kind.attributes[name], kind.driver)
-    for name in sorted(set(kind.capacity) & set(other.capacity)):
-        mine, its = kind.capacity[name], other.capacity[name]
+    for name in sorted(set(kind.capacity) & set(other_kind.capacity)):
+        capacity, other_capacity = kind.capacity[name], other_kind.capacity[name]
         where = _value("capacity", name, kind.driver)
-        if mine > its:
-            yield f"{_has('capacity', name, kind.driver)} && {where}.compareTo(quantity({_literal(str(mine))})) >= 0"
-        elif mine < its:
-            yield f"{_has('capacity', name, kind.driver)} && {where}.compareTo(quantity({_literal(str(its))})) < 0"
-    for name in sorted(set(kind.attributes) - set(other.attributes)):
+        if capacity > other_capacity:
+            bound = _literal(str(capacity))
+            yield f"{_has('capacity', name, kind.driver)} && {where}.compareTo(quantity({bound})) >= 0"
+        elif capacity < other_capacity:
+            bound = _literal(str(other_capacity))
+            yield f"{_has('capacity', name, kind.driver)} && {where}.compareTo(quantity({bound})) < 0"
+    for name in sorted(set(kind.attributes) - set(other_kind.attributes)):
         yield _equals(name, kind.attributes[name], kind.driver)
-    for name in sorted(set(other.attributes) - set(kind.attributes)):
-        yield f"!({_equals(name, other.attributes[name], other.driver)})"
-    for name in sorted(set(kind.capacity) - set(other.capacity)):
+    for name in sorted(set(other_kind.attributes) - set(kind.attributes)):
+        yield f"!({_equals(name, other_kind.attributes[name], other_kind.driver)})"
+    for name in sorted(set(kind.capacity) - set(other_kind.capacity)):
         yield _has("capacity", name, kind.driver)
-    for name in sorted(set(other.capacity) - set(kind.capacity)):
-        yield f"!({_has('capacity', name, other.driver)})"
+    for name in sorted(set(other_kind.capacity) - set(kind.capacity)):
+        yield f"!({_has('capacity', name, other_kind.driver)})"
 
 
 def _equals(name: str, value: Attribute, driver: str) -> str:
@@ -85,14 +89,14 @@ def _equals(name: str, value: Attribute, driver: str) -> str:
     return f"{_has('attributes', name, driver)} && {same}"
 
 
-def _has(part: str, name: str, driver: str) -> str:
+def _has(field: str, name: str, driver: str) -> str:
     domain, identifier = split_name(name, driver)
-    return f"{_literal(identifier)} in device.{part}[{_literal(domain)}]"
+    return f"{_literal(identifier)} in device.{field}[{_literal(domain)}]"
 
 
-def _value(part: str, name: str, driver: str) -> str:
+def _value(field: str, name: str, driver: str) -> str:
     domain, identifier = split_name(name, driver)
-    return f"device.{part}[{_literal(domain)}][{_literal(identifier)}]"
+    return f"device.{field}[{_literal(domain)}][{_literal(identifier)}]"
 
 
 def _literal(text: str) -> str:

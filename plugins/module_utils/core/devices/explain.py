@@ -55,8 +55,8 @@ def required_values(selector: Selector) -> set[tuple[str, str, str]]:
     Optional conditions, such as alternatives and conditions with a default, are skipped."""
     return {
         access
-        for part in _conjuncts(selector.tree)
-        if not any(map(_is_conditional, nodes := walk(part)))
+        for conjunct in _conjuncts(selector.tree)
+        if not any(map(_is_conditional, nodes := walk(conjunct)))
         for access in map(value_access, nodes)
         if access is not None
     }
@@ -91,32 +91,37 @@ class _Explanation:
         self._cel = cel_device(device)
 
     def text(self, verdict: Verdict) -> str:
-        part, part_verdict = self._first_false(verdict)
-        found = self._driver(part) or self._missing(part) or self._comparison(part) or self._values(part, part_verdict)
-        return self._within(found, part)
+        conjunct, conjunct_verdict = self._first_false(verdict)
+        reason = (
+            self._driver(conjunct)
+            or self._missing(conjunct)
+            or self._comparison(conjunct)
+            or self._values(conjunct, conjunct_verdict)
+        )
+        return self._within(reason, conjunct)
 
     def _first_false(self, verdict: Verdict) -> tuple[Node, Verdict]:
-        for part in _conjuncts(self._tree):
+        for conjunct in _conjuncts(self._tree):
             try:
-                own = run_program(compile_checked(check(part)), self._cel)
+                conjunct_verdict = run_program(compile_checked(check(conjunct)), self._cel)
             except (CelSyntaxError, RecursionError):
                 continue
-            self._spend(own.cost)
-            if not own.match:
-                return part, own
+            self._spend(conjunct_verdict.cost)
+            if not conjunct_verdict.match:
+                return conjunct, conjunct_verdict
         return self._tree, verdict
 
-    def _within(self, found: str, part: Node) -> str:
-        """The reason with the source it is about, shortened so that the whole stays readable in one line."""
-        start = part.start
-        subject = self._operands(part)[0] if isinstance(part, Call) else None
+    def _within(self, reason: str, conjunct: Node) -> str:
+        """Return the reason with its source, shortened to one readable line."""
+        start = conjunct.start
+        subject = self._operands(conjunct)[0] if isinstance(conjunct, Call) else None
         if subject is not None and value_access(subject) and self._source.startswith(".", subject.end):
             # The reason names what is compared; of the expression, the method and what it compares with remain.
             start = subject.end + 1
-        source = " ".join(self._source[start : part.end].split())
-        source = f"…{source}" if start > part.start else source
-        room = max(_LONGEST - len(found) - len(" in ``"), _SHORTEST_SOURCE)
-        return f"{_shortened(found, _LONGEST - _SHORTEST_SOURCE)} in `{_shortened(source, room)}`"
+        source = " ".join(self._source[start : conjunct.end].split())
+        source = f"…{source}" if start > conjunct.start else source
+        room = max(_LONGEST - len(reason) - len(" in ``"), _SHORTEST_SOURCE)
+        return f"{_shortened(reason, _LONGEST - _SHORTEST_SOURCE)} in `{_shortened(source, room)}`"
 
     def _value(self, node: Node) -> Any:
         """The value of a part that reads no variables; MISSING where it has none."""
@@ -133,61 +138,66 @@ class _Explanation:
             return value
         return value.value if value.present else MISSING
 
-    def _driver(self, part: Node) -> str | None:
-        if isinstance(part, Call) and part.function == "_==_":
-            for node, other in (part.args, part.args[::-1]):
-                if qualified_name(node) == "device.driver" and isinstance(other, Literal):
-                    return f"driver is {self._device.driver}, not {other.value}"
+    def _driver(self, conjunct: Node) -> str | None:
+        if isinstance(conjunct, Call) and conjunct.function == "_==_":
+            for node, operand in (conjunct.args, conjunct.args[::-1]):
+                if qualified_name(node) == "device.driver" and isinstance(operand, Literal):
+                    return f"driver is {self._device.driver}, not {operand.value}"
         return None
 
-    def _missing(self, part: Node) -> str | None:
-        for node in walk(part):
+    def _missing(self, conjunct: Node) -> str | None:
+        for node in walk(conjunct):
             access = value_access(node)
-            if access is None or self._tested(part, node):
+            if access is None or self._tested(conjunct, node):
                 continue
             kind, domain, name = access
             values: CelMap = self._cel.get(kind).get(domain)
             if name not in values:
                 noun = "attribute" if kind == "attributes" else "capacity"
                 names = sorted(values.entries)
-                shown = ", ".join(names[:_MOST_NAMES]) + (", …" if len(names) > _MOST_NAMES else "")
-                return f"no {noun} {name} in domain {domain} (it has {shown or 'none'})"
+                shown_names = ", ".join(names[:_MOST_NAMES]) + (", …" if len(names) > _MOST_NAMES else "")
+                return f"no {noun} {name} in domain {domain} (it has {shown_names or 'none'})"
         return None
 
     @staticmethod
-    def _tested(part: Node, node: Node) -> bool:
+    def _tested(conjunct: Node, node: Node) -> bool:
         """Return whether an expression copes with the value being absent: then its absence alone explains nothing."""
-        return isinstance(node, Select) and (node.optional or node.test) and part is not node
+        return isinstance(node, Select) and (node.optional or node.test) and conjunct is not node
 
-    def _comparison(self, part: Node) -> str | None:
-        if not isinstance(part, Call):
+    def _comparison(self, conjunct: Node) -> str | None:
+        if not isinstance(conjunct, Call):
             return None
-        left, right = self._operands(part)
-        if left is None or right is None:
+        left_node, right_node = self._operands(conjunct)
+        if left_node is None or right_node is None:
             return None
-        mine, other = self._value(left), self._value(right)
-        named = self._name(left)
-        if named is None and self._name(right) is not None:
-            left, mine, other = right, other, mine
-            named = self._name(left)
-        if named is None or mine is MISSING or other is MISSING:
+        left_value, right_value = self._value(left_node), self._value(right_node)
+        name = self._name(left_node)
+        if name is None and self._name(right_node) is not None:
+            left_node, left_value, right_value = right_node, right_value, left_value
+            name = self._name(left_node)
+        if name is None or left_value is MISSING or right_value is MISSING:
             return None
-        sign = _sign(mine, other)
-        if part.function == "_==_" and (sign is None or type(mine) in (str, bool, int)):
-            return f"{named} is {_shown(mine)}, not {_shown(other)}"
-        return f"{named} {_shown(mine)} {sign} {_shown(other)}" if sign else None
+        sign = _sign(left_value, right_value)
+        if conjunct.function == "_==_" and (sign is None or type(left_value) in (str, bool, int)):
+            return f"{name} is {_shown(left_value)}, not {_shown(right_value)}"
+        return f"{name} {_shown(left_value)} {sign} {_shown(right_value)}" if sign else None
 
     @staticmethod
-    def _operands(part: Call) -> tuple[Node | None, Node | None]:
-        """Return what a part compares: `a.compareTo(b) >= 0` and `a.isLessThan(b)` compare a and b, as `a < b` does."""
-        if part.function in _COMPARISONS and part.target is not None and len(part.args) == 1:
-            return part.target, part.args[0]
-        if part.function not in _RELATIONS:
+    def _operands(conjunct: Call) -> tuple[Node | None, Node | None]:
+        """Return the compared operands: `a.compareTo(b) >= 0` and `a.isLessThan(b)` compare a and b, like `a < b`."""
+        if conjunct.function in _COMPARISONS and conjunct.target is not None and len(conjunct.args) == 1:
+            return conjunct.target, conjunct.args[0]
+        if conjunct.function not in _RELATIONS:
             return None, None
-        left, right = part.args
-        if isinstance(left, Call) and left.function == "compareTo" and isinstance(right, Literal) and right.value == 0:
-            return left.target, left.args[0]
-        return left, right
+        left_node, right_node = conjunct.args
+        if (
+            isinstance(left_node, Call)
+            and left_node.function == "compareTo"
+            and isinstance(right_node, Literal)
+            and right_node.value == 0
+        ):
+            return left_node.target, left_node.args[0]
+        return left_node, right_node
 
     def _name(self, node: Node) -> str | None:
         if qualified_name(node) == "device.driver":
@@ -197,24 +207,24 @@ class _Explanation:
             return None
         return f"{'attribute' if access[0] == 'attributes' else 'capacity'} {access[2]}"
 
-    def _values(self, part: Node, verdict: Verdict) -> str:
+    def _values(self, conjunct: Node, verdict: Verdict) -> str:
         read: dict[str, str] = {}
-        for node in walk(part):
+        for node in walk(conjunct):
             name = self._name(node)
             if name is not None:
                 value = self._value(node)
                 if value is not MISSING:
                     read.setdefault(name, f"{name} is {_shown(value)}")
-        known = ", ".join(read.values())
+        summary = ", ".join(read.values())
         if verdict.error:
-            return f"{verdict.error} ({known})" if known else verdict.error
-        return known or "false"
+            return f"{verdict.error} ({summary})" if summary else verdict.error
+        return summary or "false"
 
 
 def _conjuncts(node: Node) -> list[Node]:
     if not isinstance(node, Logic) or node.operator != "&&":
         return [node]
-    return [part for term in node.terms for part in _conjuncts(term)]
+    return [conjunct for term in node.terms for conjunct in _conjuncts(term)]
 
 
 def _key(node: Node) -> tuple[Node | None, str | None]:
@@ -230,37 +240,37 @@ def _key(node: Node) -> tuple[Node | None, str | None]:
 
 def children(node: Node) -> list[Node]:
     """Return the direct parts of a node, in the order of the source."""
-    found: list[Node | None]
+    nodes: list[Node | None]
     if isinstance(node, Select):
-        found = [node.operand]
+        nodes = [node.operand]
     elif isinstance(node, Call):
-        found = [node.target, *node.args]
+        nodes = [node.target, *node.args]
     elif isinstance(node, Logic):
-        found = [*node.terms]
+        nodes = [*node.terms]
     elif isinstance(node, ListLiteral):
-        found = [*node.elements]
+        nodes = [*node.elements]
     elif isinstance(node, MapLiteral):
-        found = [part for key, value, __ in node.entries for part in (key, value)]
+        nodes = [entry_node for key, value, __ in node.entries for entry_node in (key, value)]
     elif isinstance(node, Comprehension):
-        found = [node.target, node.predicate, node.body]
+        nodes = [node.target, node.predicate, node.body]
     elif isinstance(node, Bind):
-        found = [node.value, node.body]
+        nodes = [node.value, node.body]
     elif isinstance(node, OptMap):
-        found = [node.target, node.body]
+        nodes = [node.target, node.body]
     else:
-        found = []
-    return [child for child in found if child is not None]
+        nodes = []
+    return [child for child in nodes if child is not None]
 
 
 def walk(node: Node) -> list[Node]:
-    """A part and all its parts, outermost first."""
-    found: list[Node] = []
+    """Return a node and all its descendants, outermost first."""
+    nodes: list[Node] = []
     stack = [node]
     while stack:
         current = stack.pop()
-        found.append(current)
+        nodes.append(current)
         stack.extend(reversed(children(current)))
-    return found
+    return nodes
 
 
 def _sign(left: Any, right: Any) -> str | None:

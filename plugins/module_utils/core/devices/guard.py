@@ -35,10 +35,11 @@ from .selector import SelectorError, compile_selector
 
 _Test = tuple[str, str]
 """The expressions of a domain and of a name in it."""
-_Known = frozenset[_Test]
+_Tests = frozenset[_Test]
 """Tests that are true where an expression is evaluated."""
-_Part = Callable[[_Known], tuple[str, _Known]]
-_NOTHING: _Known = frozenset()
+_Writer = Callable[[_Tests], tuple[str, _Tests]]
+"""Function that returns an expression for known tests, and the tests that are true after it."""
+_NOTHING: _Tests = frozenset()
 _OPPOSITE = {"exists": "all", "all": "exists"}
 
 
@@ -70,12 +71,14 @@ def _lifted(source: str, tree: Node) -> tuple[str, Node]:
     while (pair := next(_conditions(tree), None)) is not None:
         comparison, condition = pair
         if isinstance(condition, Call):
-            test, *results = (source[part.start : part.end] for part in condition.args)
+            test, *results = (source[arg.start : arg.end] for arg in condition.args)
         else:
             test, results = source[condition.start : condition.end], ["true", "false"]
-        before, after = source[comparison.start : condition.start], source[condition.end : comparison.end]
-        first, second = (f"{before}({result}){after}" for result in results)
-        lifted = f"{source[: comparison.start]}(({test}) ? ({first}) : ({second})){source[comparison.end :]}"
+        prefix, suffix = source[comparison.start : condition.start], source[condition.end : comparison.end]
+        first_branch, second_branch = (f"{prefix}({result}){suffix}" for result in results)
+        lifted = (
+            f"{source[: comparison.start]}(({test}) ? ({first_branch}) : ({second_branch})){source[comparison.end :]}"
+        )
         try:
             source, tree = lifted, compile_selector(lifted).tree
         except SelectorError:
@@ -115,16 +118,16 @@ def _quoted(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _all(parts: Sequence[_Part], known: _Known) -> tuple[str, _Known]:
+def _all(writers: Sequence[_Writer], tests: _Tests) -> tuple[str, _Tests]:
     texts = []
-    for part in parts:
-        text, known = part(known)
+    for write in writers:
+        text, tests = write(tests)
         texts.append(text)
-    return " && ".join(texts), known
+    return " && ".join(texts), tests
 
 
-def _any(parts: Sequence[_Part], known: _Known) -> str:
-    return f"({' || '.join(part(known)[0] for part in parts)})"
+def _any(writers: Sequence[_Writer], tests: _Tests) -> str:
+    return f"({' || '.join(write(tests)[0] for write in writers)})"
 
 
 class _Guard:
@@ -145,49 +148,55 @@ class _Guard:
         """Return the expression that is true if `node` is true, and false if `node` is false or fails."""
         return self._of(node, _NOTHING, desired=True)[0]
 
-    def _of(self, node: Node, known: _Known, *, desired: bool) -> tuple[str, _Known]:
+    def _of(self, node: Node, known_tests: _Tests, *, desired: bool) -> tuple[str, _Tests]:
         """Return an expression that is true if `node` is `desired`, else false, and the facts that it implies."""
         if isinstance(node, Logic):
             terms = [partial(self._of, term, desired=desired) for term in node.terms]
-            return _all(terms, known) if (node.operator == "&&") == desired else (_any(terms, known), known)
+            return (
+                _all(terms, known_tests)
+                if (node.operator == "&&") == desired
+                else (_any(terms, known_tests), known_tests)
+            )
         if isinstance(node, Call) and node.function == "!_":
-            return self._of(node.args[0], known, desired=not desired)
+            return self._of(node.args[0], known_tests, desired=not desired)
         if isinstance(node, Call) and _is_conditional(node):
             condition, *results = node.args
             branches = [
                 [partial(self._of, condition, desired=holds), partial(self._of, result, desired=desired)]
                 for holds, result in zip((True, False), results, strict=True)
             ]
-            return _any([partial(_all, branch) for branch in branches], known), known
+            return _any([partial(_all, branch) for branch in branches], known_tests), known_tests
         if isinstance(node, Bind):
             with self._variables({node.name: list(self._tests(node.value))}):
                 body = self._of(node.body, _NOTHING, desired=desired)[0]
-            return f"cel.bind({node.name}, {self._text(node.value)}, {body})", known
+            return f"cel.bind({node.name}, {self._text(node.value)}, {body})", known_tests
         if isinstance(node, Comprehension) and node.kind in _OPPOSITE and node.predicate is not None:
-            return self._quantified(node, node.predicate, known, desired=desired)
+            return self._quantified(node, node.predicate, known_tests, desired=desired)
         text, tests = self._text(node), list(self._tests(node))
         return self._tested(
-            text if desired else f"!({text})", tests, known.union(self._proven(node) if desired else ())
+            text if desired else f"!({text})", tests, known_tests.union(self._proven(node) if desired else ())
         )
 
-    def _quantified(self, node: Comprehension, predicate: Node, known: _Known, *, desired: bool) -> tuple[str, _Known]:
+    def _quantified(
+        self, node: Comprehension, predicate: Node, known_tests: _Tests, *, desired: bool
+    ) -> tuple[str, _Tests]:
         kind = node.kind if desired else _OPPOSITE[node.kind]
         with self._variables({name: [] for name in node.variables}):
             body = self._of(predicate, _NOTHING, desired=desired)[0]
         text = f"{self._text(node.target)}.{kind}({', '.join(node.variables)}, {body})"
-        return self._tested(text, list(self._tests(node.target)), known)
+        return self._tested(text, list(self._tests(node.target)), known_tests)
 
-    def _tested(self, text: str, tests: Iterable[_Test], known: _Known) -> tuple[str, _Known]:
-        new = [test for test in dict.fromkeys(tests) if test not in known]
+    def _tested(self, text: str, tests: Iterable[_Test], known_tests: _Tests) -> tuple[str, _Tests]:
+        new = [test for test in dict.fromkeys(tests) if test not in known_tests]
         self.added = self.added or bool(new)
-        return " && ".join([*(f"{name} in {domain}" for domain, name in new), text]), known.union(new)
+        return " && ".join([*(f"{name} in {domain}" for domain, name in new), text]), known_tests.union(new)
 
     @contextmanager
     def _variables(self, tests: Mapping[str, list[_Test]]) -> Iterator[None]:
-        before = self._bound
-        self._bound = {**before, **tests}
+        previous_bindings = self._bound
+        self._bound = {**previous_bindings, **tests}
         yield
-        self._bound = before
+        self._bound = previous_bindings
 
     def _tests(self, node: Node) -> Iterator[_Test]:
         """Yield the tests for the values that a part reads in any case, in the order in which they can be evaluated.
@@ -237,10 +246,10 @@ class _Guard:
             name = _quoted(key.value) if isinstance(key, Literal) else self._text(key)
         else:
             return None
-        given = self._types.get(domain)
+        domain_type = self._types.get(domain)
         # A map of domains has a default, unless a variable contains the map.
-        is_domain = given is not None and given.kind == "map" and given.params[1].kind == "map"
-        if given is None or given.kind != "map" or (is_domain and not isinstance(domain, Ident)):
+        is_domain = domain_type is not None and domain_type.kind == "map" and domain_type.params[1].kind == "map"
+        if domain_type is None or domain_type.kind != "map" or (is_domain and not isinstance(domain, Ident)):
             return None
         return self._text(domain), name
 

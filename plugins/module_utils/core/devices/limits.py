@@ -73,13 +73,15 @@ def split(requests: Counts, constraints: Constraints) -> list[list[Part]]:
     if sum(count for __, count in requests) <= MAX_RESULTS:
         return [[Part(position, count) for position, (__, count) in enumerate(requests)]]
     claims: list[list[Part]] = []
-    for parts in _inseparable_parts(requests, constraints):
-        claims_with_room = (claim for claim in claims if sum(part.devices for part in (*claim, *parts)) <= MAX_RESULTS)
+    for claim_parts in _inseparable_parts(requests, constraints):
+        claims_with_room = (
+            claim for claim in claims if sum(claim_part.devices for claim_part in (*claim, *claim_parts)) <= MAX_RESULTS
+        )
         claim = next(claims_with_room, None)
         if claim is None:
-            claims.append(parts)
+            claims.append(claim_parts)
         else:
-            claim += parts
+            claim += claim_parts
     return claims
 
 

@@ -100,14 +100,14 @@ def _sum(left: Quantity, right: Fraction, right_scale: int | None) -> Quantity:
 
 
 def _sum_scale(left: Fraction, left_scale: int, right: Fraction, right_scale: int) -> int | None:
-    """The scale of a sum in Kubernetes' 64-bit form, None where it does not fit and becomes a decimal."""
+    """Return the scale of a sum in Kubernetes' 64-bit form. None if the sum does not fit and becomes a decimal."""
     if right == 0:
         return left_scale
     if left == 0:
         return right_scale
     scale = min(left_scale, right_scale)
     unit = Fraction(10) ** scale
-    fits = all(MIN_INT64 <= part / unit <= MAX_INT64 for part in (left, right, left + right))
+    fits = all(MIN_INT64 <= amount / unit <= MAX_INT64 for amount in (left, right, left + right))
     return scale if fits else None
 
 
@@ -178,11 +178,11 @@ def _canonical(value: Fraction) -> str:
 
 @lru_cache(maxsize=1024)
 def _parse(text: str) -> Quantity:
-    found = _GRAMMAR.fullmatch(text)
-    if not text or found is None:
-        meant = meant_quantity(text) or "a number and a suffix such as Mi, Gi, k or M"
-        raise QuantityError(f"{text!r} is no quantity: write {meant}")
-    sign, digits, point, decimals, suffix = found.groups()
+    match = _GRAMMAR.fullmatch(text)
+    if not text or match is None:
+        suggestion = meant_quantity(text) or "a number and a suffix such as Mi, Gi, k or M"
+        raise QuantityError(f"{text!r} is no quantity: write {suggestion}")
+    sign, digits, point, decimals, suffix = match.groups()
     # Kubernetes reads zeros alone, with or without a sign, without reading further.
     if not digits.strip("0") and not point and not suffix:
         return Quantity(text, Fraction(0))
@@ -198,13 +198,13 @@ def _interpret(text: str, suffix: str) -> tuple[bool, int]:
         return True, _BINARY[suffix]
     if suffix in _DECIMAL:
         return False, _DECIMAL[suffix]
-    found = _EXPONENT.fullmatch(suffix)
-    if found is None:
+    match = _EXPONENT.fullmatch(suffix)
+    if match is None:
         raise QuantityError(
             f"{text!r} has the unknown suffix {suffix!r}: "
             f"use one of {' '.join((*_BINARY, *filter(None, _DECIMAL)))} or e<n>"
         )
-    exponent = int(found.group(1)) if len(suffix) < 12 else _MAX_EXPONENT + 1
+    exponent = int(match.group(1)) if len(suffix) < 12 else _MAX_EXPONENT + 1
     if abs(exponent) > _MAX_EXPONENT:
         raise QuantityError(f"{text!r} has an exponent beyond {_MAX_EXPONENT}")
     return False, exponent

@@ -73,8 +73,8 @@ class Regex:
         elif isinstance(node, Assertion):
             self._append(node.bit)
         elif isinstance(node, Sequence):
-            for part in node.parts:
-                self._emit(part)
+            for child in node.nodes:
+                self._emit(child)
         elif isinstance(node, Choice):
             self._emit_choice(node)
         elif isinstance(node, Repeat):
@@ -93,18 +93,18 @@ class Regex:
         self._program[fork] = tuple(starts)
 
     def _emit_repeat(self, node: Repeat) -> None:
-        for __ in range(node.least):
-            self._emit(node.part)
-        if node.most is None:
+        for __ in range(node.minimum):
+            self._emit(node.node)
+        if node.maximum is None:
             fork = self._append(())
-            self._emit(node.part)
+            self._emit(node.node)
             self._append((fork,))
             self._program[fork] = self._fork(fork + 1, len(self._program), node.lazy)
             return
         forks: list[int] = []
-        for __ in range(node.most - node.least):
+        for __ in range(node.maximum - node.minimum):
             forks.append(self._append(()))
-            self._emit(node.part)
+            self._emit(node.node)
         for fork in forks:
             self._program[fork] = self._fork(fork + 1, len(self._program), node.lazy)
 
@@ -115,19 +115,19 @@ class Regex:
     # Simulation
 
     def _holds(self, text: str, pos: int) -> int:
-        """The assertions that hold at a place."""
+        """Return the assertions that hold at a position."""
         if not self._asserts:
             return 0
-        before, after = text[pos - 1 : pos] if pos else "", text[pos : pos + 1]
-        found = 0 if before else BEGIN_TEXT | BEGIN_LINE
-        if not after:
-            found |= END_TEXT | END_LINE
-        if before == "\n":
-            found |= BEGIN_LINE
-        if after == "\n":
-            found |= END_LINE
-        edge = (before in _WORD_CHARS) != (after in _WORD_CHARS)
-        return found | (WORD_EDGE if edge else NO_WORD_EDGE)
+        previous_char, next_char = text[pos - 1 : pos] if pos else "", text[pos : pos + 1]
+        assertions = 0 if previous_char else BEGIN_TEXT | BEGIN_LINE
+        if not next_char:
+            assertions |= END_TEXT | END_LINE
+        if previous_char == "\n":
+            assertions |= BEGIN_LINE
+        if next_char == "\n":
+            assertions |= END_LINE
+        edge = (previous_char in _WORD_CHARS) != (next_char in _WORD_CHARS)
+        return assertions | (WORD_EDGE if edge else NO_WORD_EDGE)
 
     def _closure(self, states: _States, holds: int) -> tuple[_States, bool]:
         """The steps that wait for a character, in order of preference, up to the first end; whether there is an end."""
@@ -152,28 +152,28 @@ class Regex:
 
     def _follow(self, states: _States, holds: int, spend: Callable[[int], None]) -> tuple[_States, bool]:
         key = (states, holds)
-        found = self._closures.get(key)
-        if found is None:
-            found = self._closure(states, holds)
-            spend(len(found[0]) + len(states) + 1)
+        closure = self._closures.get(key)
+        if closure is None:
+            closure = self._closure(states, holds)
+            spend(len(closure[0]) + len(states) + 1)
             if len(self._closures) >= _MAX_CACHE:
                 self._closures.clear()
-            self._closures[key] = found
-        return found
+            self._closures[key] = closure
+        return closure
 
     def _move(self, waiting: _States, char: str, spend: Callable[[int], None]) -> _States:
         key = (waiting, char)
-        found = self._moves.get(key)
-        if found is None:
+        states = self._moves.get(key)
+        if states is None:
             program = self._program
-            found = tuple(
+            states = tuple(
                 state + 1 for state in waiting if (step := program[state]).__class__ is Chars and step.matches(char)
             )
             spend(len(waiting) + 1)
             if len(self._moves) >= _MAX_CACHE:
                 self._moves.clear()
-            self._moves[key] = found
-        return found
+            self._moves[key] = states
+        return states
 
     def search(self, text: str, spend: Callable[[int], None] = _nothing) -> bool:
         """Return whether the pattern matches anywhere in the text."""
@@ -186,20 +186,20 @@ class Regex:
         return self._follow(states, self._holds(text, len(text)), spend)[1]
 
     def find(self, text: str, start: int = 0, spend: Callable[[int], None] = _nothing) -> tuple[int, int] | None:
-        """The leftmost match from `start` on, the preferred one of those that begin there."""
+        """Return the leftmost match from `start` on, the preferred match of all matches that begin there."""
         threads: list[tuple[_States, int]] = []
-        found: tuple[int, int] | None = None
+        span: tuple[int, int] | None = None
         for pos in range(start, len(text) + 1):
-            if found is None:
+            if span is None:
                 threads.append(((0,), pos))
             holds = self._holds(text, pos)
             char = text[pos : pos + 1]
-            threads, ended = self._advance(threads, holds, char, spend)
-            if ended is not None:
-                found = (ended, pos)
-            if not threads and found is not None:
+            threads, match_start = self._advance(threads, holds, char, spend)
+            if match_start is not None:
+                span = (match_start, pos)
+            if not threads and span is not None:
                 break
-        return found
+        return span
 
     def _advance(
         self, threads: list[tuple[_States, int]], holds: int, char: str, spend: Callable[[int], None]
@@ -223,19 +223,19 @@ class Regex:
         return alive, None
 
     def find_all(self, text: str, limit: int = -1, spend: Callable[[int], None] = _nothing) -> list[str]:
-        """All matches from left to right that do not overlap, at most `limit` of them; as Go's `FindAllString`."""
-        found: list[str] = []
+        """Return all matches from left to right that do not overlap, at most `limit`, like Go's `FindAllString`."""
+        matches: list[str] = []
         pos, previous_end = 0, -1
-        while pos <= len(text) and (limit < 0 or len(found) < limit):
+        while pos <= len(text) and (limit < 0 or len(matches) < limit):
             match = self.find(text, pos, spend)
             if match is None:
                 break
             start, end = match
             if end != pos or start != previous_end:
-                found.append(text[start:end])
+                matches.append(text[start:end])
             pos = end if end > pos else pos + 1
             previous_end = end
-        return found
+        return matches
 
 
 @lru_cache(maxsize=256)

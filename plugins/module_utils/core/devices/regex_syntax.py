@@ -43,8 +43,8 @@ class Chars:
         object.__setattr__(self, "_starts", tuple(start for start, __ in ordered))
 
     def matches(self, char: str) -> bool:
-        found = any(map(self._has, _folds(char))) if self.fold else self._has(char)
-        return found != self.negated
+        is_match = any(map(self._has, _folds(char))) if self.fold else self._has(char)
+        return is_match != self.negated
 
     def _has(self, char: str) -> bool:
         code = ord(char)
@@ -58,10 +58,10 @@ class Chars:
 
 
 def _folds(char: str) -> set[str]:
-    """A character and those that differ from it by case only."""
-    found = {char, char.lower(), char.upper()}
-    found |= _MORE_FOLDS.get(char.lower(), frozenset())
-    return {one for one in found if len(one) == 1}
+    """Return a character and the characters that differ from it only by case."""
+    chars = {char, char.lower(), char.upper()}
+    chars |= _MORE_FOLDS.get(char.lower(), frozenset())
+    return {folded for folded in chars if len(folded) == 1}
 
 
 # The two letters of ASCII that have a third form.
@@ -92,7 +92,7 @@ class Assertion(Syntax):
 
 @dataclass(frozen=True)
 class Sequence(Syntax):
-    parts: tuple[Syntax, ...]
+    nodes: tuple[Syntax, ...]
 
 
 @dataclass(frozen=True)
@@ -102,11 +102,11 @@ class Choice(Syntax):
 
 @dataclass(frozen=True)
 class Repeat(Syntax):
-    """`part` from `least` to `most` times (None: without end), as few as possible when `lazy`."""
+    """Repetition of `node`, `minimum` to `maximum` times (None: without end), as few as possible if `lazy`."""
 
-    part: Syntax
-    least: int
-    most: int | None
+    node: Syntax
+    minimum: int
+    maximum: int | None
     lazy: bool
 
 
@@ -196,27 +196,28 @@ class _Parser:
         return options[0] if len(options) == 1 else Choice(tuple(options))
 
     def _sequence(self) -> Syntax:
-        parts: list[Syntax] = []
+        nodes: list[Syntax] = []
         repeated = False
         while self._pos < len(self._text) and self._text[self._pos] not in "|)":
             bounds = self._repetition()
             if bounds is None:
                 atom = self._atom()
-                parts += atom if isinstance(atom, list) else [atom]
+                nodes += atom if isinstance(atom, list) else [atom]
                 repeated = False
                 continue
-            if not parts:
+            if not nodes:
                 raise RegexError("missing argument to a repetition operator")
             if repeated:
                 raise RegexError("invalid nested repetition operator")
             lazy = self._take("?") != self._flags.lazy
-            parts[-1] = Repeat(parts[-1], *bounds, lazy=lazy)
-            _require_repeatable(parts[-1])
+            nodes[-1] = Repeat(nodes[-1], *bounds, lazy=lazy)
+            _require_repeatable(nodes[-1])
             repeated = True
-        return parts[0] if len(parts) == 1 else Sequence(tuple(parts))
+        return nodes[0] if len(nodes) == 1 else Sequence(tuple(nodes))
 
     def _repetition(self) -> tuple[int, int | None] | None:
-        """The bounds of a repetition operator if there is one here; a brace that is none is an ordinary sign."""
+        """Return the bounds of a repetition operator, None without an operator. Other braces are ordinary
+        characters."""
         sign = self._text[self._pos]
         if sign in "*+?":
             self._pos += 1
@@ -224,10 +225,10 @@ class _Parser:
         end = self._text.find("}", self._pos)
         if sign != "{" or end < 0:
             return None
-        least, comma, most = self._text[self._pos + 1 : end].partition(",")
-        if not _is_count(least) or (most and not _is_count(most)):
+        minimum, comma, maximum = self._text[self._pos + 1 : end].partition(",")
+        if not _is_count(minimum) or (maximum and not _is_count(maximum)):
             return None
-        bounds = (int(least[:5]), int(most[:5]) if most else None if comma else int(least[:5]))
+        bounds = (int(minimum[:5]), int(maximum[:5]) if maximum else None if comma else int(minimum[:5]))
         self._pos = end + 1
         if bounds[0] > _MAX_REPEAT or (bounds[1] is not None and not bounds[0] <= bounds[1] <= _MAX_REPEAT):
             raise RegexError(f"invalid repeat count: at most {_MAX_REPEAT}, smaller one first")
@@ -330,7 +331,7 @@ class _Parser:
         return code
 
     def _group(self) -> Syntax | list[Syntax]:
-        before = _Flags(**vars(self._flags))
+        outer_flags = _Flags(**vars(self._flags))
         if self._take("?"):
             if self._peek("P<") or self._peek("<"):
                 self._group_name()
@@ -343,7 +344,7 @@ class _Parser:
         if not self._take(")"):
             raise RegexError("missing closing )")
         self._depth -= 1
-        self._flags = before
+        self._flags = outer_flags
         return node
 
     def _group_name(self) -> None:
@@ -378,9 +379,9 @@ class _Parser:
         negated = self._take("^")
         ranges: list[Range] = []
         categories: list[tuple[str, bool]] = []
-        first = True
-        while first or not self._peek("]"):
-            first = False
+        is_first = True
+        while is_first or not self._peek("]"):
+            is_first = False
             if self._pos >= len(self._text):
                 raise RegexError("missing closing ]")
             if self._posix(ranges):
@@ -405,8 +406,8 @@ class _Parser:
         if name.removeprefix("^") not in _POSIX:
             raise RegexError(f"invalid character class [:{name}:]")
         self._pos = end + 2
-        known = _POSIX[name.removeprefix("^")]
-        ranges += _inverted(known) if name.startswith("^") else known
+        class_ranges = _POSIX[name.removeprefix("^")]
+        ranges += _inverted(class_ranges) if name.startswith("^") else class_ranges
         return True
 
     def _range(self) -> Range:
@@ -435,10 +436,10 @@ def _require_repeatable(node: Syntax) -> None:
 def _repeats(node: Syntax) -> int:
     """The largest product of nested counts."""
     if isinstance(node, Repeat):
-        count = max(node.least, node.most or 0)
-        return max(count, 1) * _repeats(node.part)
+        count = max(node.minimum, node.maximum or 0)
+        return max(count, 1) * _repeats(node.node)
     if isinstance(node, Sequence):
-        return max(map(_repeats, node.parts), default=1)
+        return max(map(_repeats, node.nodes), default=1)
     if isinstance(node, Choice):
         return max(map(_repeats, node.options))
     return 1

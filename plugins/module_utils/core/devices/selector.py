@@ -41,9 +41,9 @@ class SelectorError(ValueError):
         lines = self.expression.split("\n")
         text = lines[self.line - 1] if self.line <= len(lines) else ""
         start = max(0, self.column - 1 - _SHOWN_LINE // 2)
-        shown = text[start : start + _SHOWN_LINE].replace("\t", " ")
+        excerpt = text[start : start + _SHOWN_LINE].replace("\t", " ")
         caret = " " * (self.column - 1 - start) + "^"
-        return f"{self.message} (line {self.line}, column {self.column})\n{shown}\n{caret}"
+        return f"{self.message} (line {self.line}, column {self.column})\n{excerpt}\n{caret}"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return SelectorError, (self.expression, self.message, self.line, self.column)
@@ -137,9 +137,9 @@ def _amount(cost: int) -> str:
 
 
 def _located(expression: str, error: CelSyntaxError) -> SelectorError:
-    before = expression[: error.pos]
-    line = before.count("\n") + 1
-    return SelectorError(expression, error.message, line, error.pos - (before.rfind("\n") + 1) + 1)
+    prefix = expression[: error.pos]
+    line = prefix.count("\n") + 1
+    return SelectorError(expression, error.message, line, error.pos - (prefix.rfind("\n") + 1) + 1)
 
 
 # Kubernetes takes 250 levels of nesting; each takes some frames here, so that many need a higher limit than Python's.

@@ -52,39 +52,41 @@ class Semver:
 
 
 def _normalized(text: str) -> str:
-    parts = text.removeprefix("v").split(".", 2)
-    for index, part in enumerate(parts):
-        if len(part) > 1:
-            stripped = part.lstrip("0")
-            parts[index] = stripped if stripped[:1] in tuple("0123456789") else "0" + stripped
-    if len(parts) < 3 and any(sign in parts[-1] for sign in "+-"):
+    components = text.removeprefix("v").split(".", 2)
+    for index, component in enumerate(components):
+        if len(component) > 1:
+            stripped = component.lstrip("0")
+            components[index] = stripped if stripped[:1] in tuple("0123456789") else "0" + stripped
+    if len(components) < 3 and any(sign in components[-1] for sign in "+-"):
         raise SemverError(f"{text!r} is short, and a short version cannot have pre-release or build metadata")
-    return ".".join((*parts, "0", "0")[:3] if len(parts) < 3 else parts)
+    return ".".join((*components, "0", "0")[:3] if len(components) < 3 else components)
 
 
 @lru_cache(maxsize=1024)
 def _parse(text: str) -> Semver:
-    parts = text.split(".", 2)
-    if len(parts) != 3:
+    components = text.split(".", 2)
+    if len(components) != 3:
         raise SemverError(f"{text!r} is no version of the form major.minor.patch")
-    rest, plus, build = parts[2].partition("+")
-    patch, dash, prerelease = rest.partition("-")
+    patch_text, plus, build = components[2].partition("+")
+    patch, dash, prerelease = patch_text.partition("-")
     if plus and not all(map(_IDENTIFIER.fullmatch, build.split("."))):
         raise SemverError(f"{text!r} has build metadata with an empty part or a sign that is not allowed")
-    major, minor, patch_number = (_number(text, part) for part in (parts[0], parts[1], patch))
-    identifiers = tuple(_identifier(text, part) for part in prerelease.split(".")) if dash else ()
+    major, minor, patch_number = (_number(text, component) for component in (components[0], components[1], patch))
+    identifiers = tuple(_identifier(text, component) for component in prerelease.split(".")) if dash else ()
     return Semver(text, major, minor, patch_number, identifiers)
 
 
-def _number(text: str, part: str) -> int:
-    if not _NUMBER.fullmatch(part) or len(part) > 20 or int(part) > _MAX_NUMBER:
-        raise SemverError(f"{text!r} is no version: {part!r} is no number without leading zeros of at most 64 bits")
-    return int(part)
+def _number(text: str, component: str) -> int:
+    if not _NUMBER.fullmatch(component) or len(component) > 20 or int(component) > _MAX_NUMBER:
+        raise SemverError(
+            f"{text!r} is no version: {component!r} is no number without leading zeros of at most 64 bits"
+        )
+    return int(component)
 
 
-def _identifier(text: str, part: str) -> tuple[bool, int, str]:
-    if part.isascii() and part.isdigit():
-        return (False, _number(text, part), "")
-    if not _IDENTIFIER.fullmatch(part):
+def _identifier(text: str, component: str) -> tuple[bool, int, str]:
+    if component.isascii() and component.isdigit():
+        return (False, _number(text, component), "")
+    if not _IDENTIFIER.fullmatch(component):
         raise SemverError(f"{text!r} has a pre-release with an empty part or a sign that is not allowed")
-    return (True, 0, part)
+    return (True, 0, component)

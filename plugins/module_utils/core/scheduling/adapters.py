@@ -63,7 +63,7 @@ class DeviceCatalogue:
         return self._known[key]
 
     def fabrics(self, devices: tuple[Device, ...]) -> tuple[Fabric, ...]:
-        """The named fabrics that nodes with these devices (an answer of `devices`) are on."""
+        """Return the named fabrics of nodes with these devices, which `devices` returned."""
         key = id(devices)
         if key not in self._fabrics:
             self._fabrics[key] = fabrics_of(devices)
@@ -71,7 +71,8 @@ class DeviceCatalogue:
 
 
 def fabric_of(pool: Any) -> tuple[str, str] | None:
-    """Type and name of a pool's `fabric`; None without one. The name is empty when it has none.
+    """Return the type and the name of the fabric of a pool, None without a fabric. The name is empty if the fabric has
+    no name.
 
     `pool` is an entry of `InferenceCluster.spec.nodePools` or `status.gpuPools`, as a model or in wire form.
     `infiniband.fabric` counts as the name.
@@ -86,23 +87,23 @@ def fabric_of(pool: Any) -> tuple[str, str] | None:
     return kind, wire.get("name") or (wire.get("infiniband") or {}).get("fabric") or ""
 
 
-def fabric_device(pool: Any, taken: Iterable[str] = ()) -> dict[str, Any] | None:
-    """The Synthetic device (wire form) by which a pool publishes its fabric, so that selectors can ask for it; None
-    without a fabric.
+def fabric_device(pool: Any, device_names: Iterable[str] = ()) -> dict[str, Any] | None:
+    """Return the Synthetic device (wire form) that publishes the fabric of a pool to selectors, None without a fabric.
 
-    `taken` are the names of the pool's other devices: the device is called `fabric`, or `fabric-2` and so on.
+    `device_names`: names of the other devices of the pool. The name of the device is `fabric`, or `fabric-2` and so on
+    if a device has this name.
     """
-    found = fabric_of(pool)
-    if found is None:
+    fabric = fabric_of(pool)
+    if fabric is None:
         return None
-    kind, name = found
-    names_taken = set(taken)
-    numbered = (f"fabric-{number}" for number in range(2, len(names_taken) + 3))
+    kind, name = fabric
+    used_names = set(device_names)
+    numbered = (f"fabric-{number}" for number in range(2, len(used_names) + 3))
     attributes = {"type": {"string": kind}}
     if name:
         attributes["name"] = {"string": name}
     return {
-        "name": next(free for free in ("fabric", *numbered) if free not in names_taken),
+        "name": next(free for free in ("fabric", *numbered) if free not in used_names),
         "claim": "Synthetic",
         "driver": FABRIC_DRIVER,
         "count": FABRIC_COUNT,
@@ -113,7 +114,7 @@ def fabric_device(pool: Any, taken: Iterable[str] = ()) -> dict[str, Any] | None
 def deployment(
     resource: api.ModelDeployment, caches: Mapping[tuple[str, str], api.ModelCache], currency: str = ""
 ) -> Deployment:
-    """A valid ModelDeployment; `caches` by (namespace, name), `currency` of prices, empty where there are none.
+    """Return a valid ModelDeployment. `caches` by (namespace, name). `currency` of prices, empty without prices.
 
     Its clusters are narrowed by the selector of the cache that it mounts; on a label that both name, the cache's value
     wins, as that is where the weights are. Without the cache nothing new is placed and what runs stays.
@@ -218,7 +219,8 @@ def cluster(
     assumed_gateway: Callable[[str], tuple[str, str]] | None = None,
     prices: PriceBook | None = None,
 ) -> Cluster:
-    """A valid InferenceCluster with the capacity it publishes, else the capacity its pools and classes declare.
+    """Return a valid InferenceCluster with its published capacity, otherwise with the capacity that its pools and
+    classes declare.
 
     With `assumed_gateway` the cluster is one that is not observed: unless its status says otherwise it counts as
     ready, behind the gateway (address, URL or "") that the function gives its name. Without, only its status counts.
@@ -298,16 +300,16 @@ def _published_pool(pool: Any, catalogue: DeviceCatalogue, node_architecture: st
     wire = [api.wire(device) for device in pool.devices or ()]
     devices = catalogue.devices(_with_architecture(wire, node_architecture))
     fabrics = catalogue.fabrics(devices)
-    named = fabric_of(pool)
-    if named and named[1] and Fabric(*named) not in fabrics:
-        fabrics = tuple(sorted((*fabrics, Fabric(*named))))
+    fabric = fabric_of(pool)
+    if fabric and fabric[1] and Fabric(*fabric) not in fabrics:
+        fabrics = tuple(sorted((*fabrics, Fabric(*fabric))))
     return Pool(pool.name, max(pool.nodes or 0, 0), devices, fabrics)
 
 
 def _declared_pool(
     resource: api.InferenceCluster, pool: Any, inference_class: api.InferenceClass, catalogue: DeviceCatalogue
 ) -> Pool:
-    """A pool of `spec.nodePools`, with its fabric among the devices of its class."""
+    """Return a pool of `spec.nodePools`, with its fabric among the devices of its class."""
     wire = [api.wire(device) for device in inference_class.spec.devices]
     fabric = fabric_device(pool, (device["name"] for device in wire))
     node_architecture = architecture(resource, inference_class)
@@ -322,7 +324,7 @@ def _class_devices(inference_class: api.InferenceClass, catalogue: DeviceCatalog
 def _unknown(
     resource: api.InferenceCluster, classes: Mapping[str, api.InferenceClass], catalogue: DeviceCatalogue
 ) -> str:
-    """Return why the pools are unknown. A device that is not right must not count as one that no longer fits."""
+    """Return why the pools are unknown. An invalid device must not count as a device that no longer fits."""
     for pool in resource.spec.node_pools or ():
         inference_class = classes.get(pool.class_name)
         if inference_class is None:
@@ -334,18 +336,18 @@ def _unknown(
 
 
 def capacity(resource: api.InferenceCluster, pool: NodePool) -> int:
-    """Nodes that a pool may grow to: its maximum when it is autoscaled, else its size; some clouds count both per
-    zone."""
-    __, most = node_bounds(resource, pool)
-    return most
+    """Return the maximum number of nodes of a pool: its limit if it is autoscaled, otherwise its size. Some clouds
+    count both per zone."""
+    __, maximum = node_bounds(resource, pool)
+    return maximum
 
 
 def node_bounds(resource: api.InferenceCluster, pool: NodePool) -> tuple[int, int]:
     """Return the fewest and the most nodes that a pool has in all its zones."""
-    least, most = pool.bounds
+    minimum, maximum = pool.bounds
     cloud = registry.BY_SOURCE.get(resource.spec.cluster.source)
     zones = max(len(set(pool.zones or ())) if cloud and cloud.per_zone else 1, 1)
-    return least * zones, most * zones
+    return minimum * zones, maximum * zones
 
 
 def _ready(resource: api.InferenceCluster) -> str | None:

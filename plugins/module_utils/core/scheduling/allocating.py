@@ -38,7 +38,7 @@ def slow_searches(node: Vector, load: Sequence[Pods], planned: Sequence[PlannedN
     return {
         position
         for position, pods in enumerate(load)
-        if pods.open and _steps(node, pods) > MAX_STEPS and _is_slow(node, pods, _neighbors(load, planned, position))
+        if pods.is_open and _steps(node, pods) > MAX_STEPS and _is_slow(node, pods, _neighbors(load, planned, position))
     }
 
 

@@ -58,21 +58,21 @@ _UNAVAILABLE = ("", 0, 0)
 """Engine key of unavailable devices, which belong to no engine."""
 
 Nodes = PlannedNodes | None  # pylint: disable=unsupported-binary-operation
-Place = tuple[int, int, int]
+MemberKey = tuple[int, int, int]
 """Positions of the placement, the engine and the member of a placed member."""
 
 
 @dataclass(frozen=True)
 class _Part:
-    """The pods of a member on one pool. `open`: the pods are new, or an edit replaces them."""
+    """The pods of a member on one pool. `is_open`: the pods are new, or an edit replaces them."""
 
     engine: tuple[str, int, int]
-    place: Place | None
+    member_key: MemberKey | None
     member: PlacedMember
     copies: int
     pods: int
     vectors: tuple[Vector, ...]
-    open: bool
+    is_open: bool
     at_most: int = 0
 
 
@@ -94,11 +94,11 @@ def bind(
     options = options or Options()
     clusters = list(clusters)
     existing = {(replica.namespace, replica.name): replica for replica in replicas}
-    before = [
+    current_replicas = [
         existing.get((placement.namespace, placement.replica)) if placement.replica else None
         for placement in decided.placements
     ]
-    placements = [_with_current_nodes(*pair) for pair in zip(decided.placements, before, strict=True)]
+    placements = [_with_current_nodes(*pair) for pair in zip(decided.placements, current_replicas, strict=True)]
     matcher = Matcher("Exact", evaluations or Evaluations(options.selector_budget))
     shares_nodes = options.accounting == "Devices"
     bindable = [
@@ -109,24 +109,24 @@ def bind(
     if bindable:
         placed = {(placement.namespace, placement.replica) for placement in decided.placements if placement.replica}
         dropped = {(entry.replica.namespace, entry.replica.name) for entry in decided.dropped if not entry.has_devices}
-        others = [replica for key, replica in sorted(existing.items()) if key not in placed]
-        leaving = [replica for replica in others if replica.leaves or (replica.namespace, replica.name) in dropped]
-        charged = [replica for replica in others if replica not in leaving]
-        binder = _Binder(options, placements, before, matcher)
+        unplaced = [replica for key, replica in sorted(existing.items()) if key not in placed]
+        leaving = [replica for replica in unplaced if replica.leaves or (replica.namespace, replica.name) in dropped]
+        charged = [replica for replica in unplaced if replica not in leaving]
+        binder = _Binder(options, placements, current_replicas, matcher)
         for cluster in bindable:
             binder.bind(cluster, charged, leaving)
         placements = binder.placements
         decided = replace(decided, may_strand=tuple(binder.may_strand))
     pools = {(cluster.name, pool.name): pool for cluster in clusters for pool in cluster.pools}
-    guarded = (_with_guards(*pair, pools, matcher) for pair in zip(placements, before, strict=True))
+    guarded = (_with_guards(*pair, pools, matcher) for pair in zip(placements, current_replicas, strict=True))
     return replace(decided, placements=tuple(guarded))
 
 
-def _with_current_nodes(placement: Placement, before: Replica | None) -> Placement:
+def _with_current_nodes(placement: Placement, current_replica: Replica | None) -> Placement:
     """Return a placement with the planned nodes of its existing replica."""
 
     def with_nodes(engine: PlacedEngine, member: PlacedMember) -> PlacedMember:
-        current = _current_member(before, engine, member)
+        current = _current_member(current_replica, engine, member)
         return (
             replace(member, planned_nodes=current.planned_nodes) if current and current.pool == member.pool else member
         )
@@ -135,7 +135,7 @@ def _with_current_nodes(placement: Placement, before: Replica | None) -> Placeme
 
 
 def _with_guards(
-    placement: Placement, before: Replica | None, pools: Mapping[tuple[str, str], Pool], matcher: Matcher
+    placement: Placement, current_replica: Replica | None, pools: Mapping[tuple[str, str], Pool], matcher: Matcher
 ) -> Placement:
     """Return a placement with the claims whose selectors must test for attributes and capacities.
 
@@ -150,10 +150,10 @@ def _with_guards(
         return False
 
     def with_guards(engine: PlacedEngine, member: PlacedMember) -> PlacedMember:
-        if _is_changed(placement, before, engine, member):
+        if _is_changed(placement, current_replica, engine, member):
             guarded = [entry["name"] for entry in member.device_requests if needs_guard(entry, member)]
         else:
-            current = _current_member(before, engine, member)
+            current = _current_member(current_replica, engine, member)
             guarded = [entry["name"] for entry in current.device_requests if entry.get("guarded")] if current else []
         requests = (
             {**entry, "guarded": True} if entry["name"] in guarded else entry for entry in member.device_requests
@@ -171,11 +171,11 @@ def _with_members(placement: Placement, change: Callable[[PlacedEngine, PlacedMe
     return placement if engines == placement.engines else replace(placement, engines=engines)
 
 
-def _current_member(before: Replica | None, engine: PlacedEngine, member: PlacedMember) -> PlacedMember | None:
+def _current_member(current_replica: Replica | None, engine: PlacedEngine, member: PlacedMember) -> PlacedMember | None:
     """Return the running member of a placed member, None without a replica or without such a member."""
     members = (
         current
-        for current_engine in (before.engines if before else ())
+        for current_engine in (current_replica.engines if current_replica else ())
         if current_engine.name == engine.name
         for current in current_engine.members
         if current.role == member.role
@@ -183,14 +183,16 @@ def _current_member(before: Replica | None, engine: PlacedEngine, member: Placed
     return next(members, None)
 
 
-def _is_changed(placement: Placement, before: Replica | None, engine: PlacedEngine, member: PlacedMember) -> bool:
+def _is_changed(
+    placement: Placement, current_replica: Replica | None, engine: PlacedEngine, member: PlacedMember
+) -> bool:
     """Return whether the pods of a member are new, or an edit replaces them."""
     if placement.state == "held":
         return False
-    current = _current_member(before, engine, member)
-    if current is None or before is None or placement.state == "new":
+    current = _current_member(current_replica, engine, member)
+    if current is None or current_replica is None or placement.state == "new":
         return True
-    copies = next(old.copies for old in before.engines if old.name == engine.name)
+    copies = next(old.copies for old in current_replica.engines if old.name == engine.name)
     return (current.pool, current.pods, copies, _claimed(current)) != (
         member.pool,
         member.pods,
@@ -214,72 +216,74 @@ class _Binder:
         self,
         options: Options,
         placements: list[Placement],
-        before: Sequence[Replica | None],
+        current_replicas: Sequence[Replica | None],
         matcher: Matcher,
     ) -> None:
         self.placements = placements
         self.may_strand: list[Refusal] = []
-        self._before = before
+        self._current_replicas = current_replicas
         self._matcher = matcher
         self._work = Work(min(options.search_budget, SEARCH_BUDGET))
         self._shares_nodes = options.accounting == "Devices"
         self._on: dict[str, list[int]] = {}
-        for at, placement in enumerate(placements):
-            self._on.setdefault(placement.cluster, []).append(at)
+        for index, placement in enumerate(placements):
+            self._on.setdefault(placement.cluster, []).append(index)
 
-    def bind(self, cluster: Cluster, others: Iterable[Replica], leaving: Iterable[Replica]) -> None:
+    def bind(self, cluster: Cluster, charged: Iterable[Replica], leaving: Iterable[Replica]) -> None:
         """Set the claims and planned nodes of new pods on a cluster.
 
-        others: replicas without a placement that use devices.
+        charged: replicas without a placement that use devices.
         leaving: replicas that are removed.
         """
         placed = self._on.get(cluster.name, [])
-        if not any(self._is_open(at) for at in placed):
+        if not any(self._is_open(index) for index in placed):
             return
         pools = {pool.name: pool for pool in cluster.pools}
-        parts: dict[str, list[_Part]] = {}
+        parts_by_pool: dict[str, list[_Part]] = {}
         stranded = []
-        for at in placed:
-            before = self._before[at]
-            if before is not None and before.stranded:
-                stranded.append(before)
+        for index in placed:
+            current_replica = self._current_replicas[index]
+            if current_replica is not None and current_replica.stranded:
+                stranded.append(current_replica)
                 continue
-            for part in self._parts(self.placements[at].engines, pools, at):
-                parts.setdefault(part[0], []).append(part[1])
-        neighbors = [replica for replica in others if replica.cluster == cluster.name]
+            for name, member_part in self._parts(self.placements[index].engines, pools, index):
+                parts_by_pool.setdefault(name, []).append(member_part)
+        neighbors = [replica for replica in charged if replica.cluster == cluster.name]
         stranded += [replica for replica in neighbors if replica.stranded]
         for number, replica in enumerate(replica for replica in neighbors if not replica.stranded):
-            for part in self._parts(replica.engines, pools, -1 - number):
-                parts.setdefault(part[0], []).append(part[1])
+            for name, member_part in self._parts(replica.engines, pools, -1 - number):
+                parts_by_pool.setdefault(name, []).append(member_part)
         # New pods with the same number would wait for the same nodes.
         unusable = [*stranded, *(replica for replica in leaving if replica.cluster == cluster.name)]
-        taken = _numbers(engine for replica in unusable for engine in replica.engines)
-        for name, pool_parts in sorted(parts.items()):
-            is_open = any(part.open for part in pool_parts)
-            reason = self._bind_pool(pools[name], pool_parts, taken.get(name, set())) if is_open else ""
+        used_numbers = _numbers(engine for replica in unusable for engine in replica.engines)
+        for name, pool_parts in sorted(parts_by_pool.items()):
+            is_open = any(member_part.is_open for member_part in pool_parts)
+            reason = self._bind_pool(pools[name], pool_parts, used_numbers.get(name, set())) if is_open else ""
             if reason:
                 self.may_strand.append(Refusal(reason, name, (cluster.name,)))
 
-    def _is_open(self, at: int) -> bool:
+    def _is_open(self, index: int) -> bool:
         """Return whether pods of a placement are new, or an edit replaces them."""
-        placement = self.placements[at]
+        placement = self.placements[index]
         return any(
-            _is_changed(placement, self._before[at], engine, member)
+            _is_changed(placement, self._current_replicas[index], engine, member)
             for engine in placement.engines
             for member in engine.members
         )
 
     def _parts(
-        self, engines: Sequence[PlacedEngine], pools: Mapping[str, Pool], at: int
+        self, engines: Sequence[PlacedEngine], pools: Mapping[str, Pool], index: int
     ) -> Iterator[tuple[str, _Part]]:
         for number, engine in enumerate(engines):
             for position, placed_member in enumerate(engine.members):
                 if not placed_member.device_requests:
                     continue
-                place = (at, number, position) if at >= 0 else None
-                is_open = at >= 0 and _is_changed(self.placements[at], self._before[at], engine, placed_member)
+                member_key = (index, number, position) if index >= 0 else None
+                is_open = index >= 0 and _is_changed(
+                    self.placements[index], self._current_replicas[index], engine, placed_member
+                )
                 is_spread = is_open and placed_member.shares and self._shares_nodes
-                member = self._set(place, planned_nodes=ANYWHERE) if place and is_spread else placed_member
+                member = self._set(member_key, planned_nodes=ANYWHERE) if member_key and is_spread else placed_member
                 for name, pods in member.pods_by_pool:
                     if name not in pools:
                         continue
@@ -287,65 +291,73 @@ class _Binder:
                         member.device_requests, member.device_constraints, pools[name].devices
                     )
                     if vectors:
-                        part = _Part((engine.name, at, number), place, member, engine.copies, pods, vectors, is_open)
-                        yield name, replace(part, at_most=_at_most(engine, member, pools[name]))
+                        member_part = _Part(
+                            (engine.name, index, number), member_key, member, engine.copies, pods, vectors, is_open
+                        )
+                        yield name, replace(member_part, at_most=_at_most(engine, member, pools[name]))
 
-    def _bind_pool(self, pool: Pool, parts: list[_Part], taken: set[int]) -> str:
+    def _bind_pool(self, pool: Pool, member_parts: list[_Part], used_numbers: set[int]) -> str:
         """Return why a pod might be unschedulable in some order. Empty if each pod finds a node."""
         node = pool.claimable
         if not self._shares_nodes:
-            pods = self._pods(pool, parts)
+            pods = self._pods(pool, member_parts)
             if pool.partly_unavailable and may_strand(node, pool.open_nodes, pods):
                 return _MAY_STRAND
-            current = [part.member.planned_nodes for part in parts]
+            current = [member_part.member.planned_nodes for member_part in member_parts]
             slow = {position for position, part_pods in enumerate(pods) if part_pods.slow}
-            return self._separate(node, parts, pods, current, slow, taken)
-        before = list(self.placements)
-        narrowed = self._narrow(pool, node, parts) if sum(map(bool, node)) > 1 else parts
-        reason = self._number(pool, node, narrowed, taken)
+            return self._separate(node, member_parts, pods, current, slow, used_numbers)
+        previous_placements = list(self.placements)
+        narrowed = self._narrow(pool, node, member_parts) if sum(map(bool, node)) > 1 else member_parts
+        reason = self._number(pool, node, narrowed, used_numbers)
         if not reason:
             return ""
         # Planned nodes might exist for pods that use any kind of device, but not for pods that use one kind.
-        after, self.placements = self.placements, before
-        if narrowed != parts and not self._number(pool, node, parts, taken):
+        narrowed_placements, self.placements = self.placements, previous_placements
+        if narrowed != member_parts and not self._number(pool, node, member_parts, used_numbers):
             return ""
-        self.placements = after
+        self.placements = narrowed_placements
         return reason
 
     # Kinds of device
 
-    def _narrow(self, pool: Pool, node: Vector, parts: list[_Part]) -> list[_Part]:
+    def _narrow(self, pool: Pool, node: Vector, member_parts: list[_Part]) -> list[_Part]:
         """Limit claims to one kind of device if other kinds of the pool could also serve them.
 
         Each claim in turn has the first kind that still allows to pack all pods. Members that need several kinds
         to fit and members that are spread over pools claim all kinds that the deployment accepts.
         """
-        parts = list(parts)
-        for at, part in enumerate(parts):
-            if not part.open or part.place is None or part.member.shares:
+        member_parts = list(member_parts)
+        for index, member_part in enumerate(member_parts):
+            if not member_part.is_open or member_part.member_key is None or member_part.member.shares:
                 continue
-            member = part.member
-            ways = self._matcher.ways(member.device_requests, member.device_constraints, pool.devices)
-            for way in ways:
-                if all(len(accepted) == 1 for accepted in way.accepted):
+            member = member_part.member
+            allocations = self._matcher.ways(member.device_requests, member.device_constraints, pool.devices)
+            for allocation in allocations:
+                if all(len(accepted) == 1 for accepted in allocation.accepted):
                     break
-                narrowed = replace(part, vectors=(way.vector,))
-                if len(ways) > 1 and not self._packs(pool, node, [*parts[:at], narrowed, *parts[at + 1 :]]):
+                narrowed = replace(member_part, vectors=(allocation.vector,))
+                if len(allocations) > 1 and not self._packs(
+                    pool, node, [*member_parts[:index], narrowed, *member_parts[index + 1 :]]
+                ):
                     continue
-                kinds = _kinds(pool, way)
+                kinds = _kinds(pool, allocation)
                 if kinds is None:
                     break
-                parts[at] = replace(narrowed, member=self._set(part.place, device_requests=_limited(member, kinds)))
+                member_parts[index] = replace(
+                    narrowed, member=self._set(member_part.member_key, device_requests=_limited(member, kinds))
+                )
                 break
-        return parts
+        return member_parts
 
-    def _packs(self, pool: Pool, node: Vector, parts: Sequence[_Part]) -> bool:
+    def _packs(self, pool: Pool, node: Vector, member_parts: Sequence[_Part]) -> bool:
         engines: dict[tuple[str, int, int], list[_Part]] = {}
-        for part in parts:
-            engines.setdefault(part.engine, []).append(part)
+        for member_part in member_parts:
+            engines.setdefault(member_part.engine, []).append(member_part)
         load: Counter[Group] = Counter()
         for same in engines.values():
-            demand = Demand(same[0].copies, tuple(PodSet(part.pods, part.vectors) for part in same))
+            demand = Demand(
+                same[0].copies, tuple(PodSet(member_part.pods, member_part.vectors) for member_part in same)
+            )
             load[demand.group] += demand.copies
         unavailable = Demand(1, tuple(PodSet(count, (vector,)) for vector, count in pool.partly_unavailable.items()))
         if unavailable.pod_sets:
@@ -354,35 +366,38 @@ class _Binder:
 
     # Planned nodes
 
-    def _number(self, pool: Pool, node: Vector, parts: Sequence[_Part], taken: set[int]) -> str:
-        pods = self._pods(pool, parts)
-        has_numbers = any(part.member.planned_nodes and not part.open for part in parts)
+    def _number(self, pool: Pool, node: Vector, member_parts: Sequence[_Part], used_numbers: set[int]) -> str:
+        pods = self._pods(pool, member_parts)
+        has_numbers = any(member_part.member.planned_nodes and not member_part.is_open for member_part in member_parts)
         strands = may_strand(node, pool.open_nodes, pods)
         slow = {position for position, part_pods in enumerate(pods) if part_pods.slow}
         slow_on_whole_node = {position for position in slow if pods[position].vectors == (node,)}
         if has_numbers or strands or slow - slow_on_whole_node:
-            planned = plan_pool(node, pool.open_nodes, pods, taken, self._work)
+            planned = plan_pool(node, pool.open_nodes, pods, used_numbers, self._work)
             if planned is not None:
-                return self._plan(node, parts, pods, planned)
-        current = [ANYWHERE if has_numbers and part.open else part.member.planned_nodes for part in parts]
+                return self._plan(node, member_parts, pods, planned)
+        current = [
+            ANYWHERE if has_numbers and member_part.is_open else member_part.member.planned_nodes
+            for member_part in member_parts
+        ]
         # A number excludes no node that a pod of a whole node could use.
-        reason = self._separate(node, parts, pods, current, slow_on_whole_node, taken)
+        reason = self._separate(node, member_parts, pods, current, slow_on_whole_node, used_numbers)
         return _MAY_STRAND if has_numbers or strands else reason
 
-    def _pods(self, pool: Pool, parts: Sequence[_Part]) -> list[Pods]:
+    def _pods(self, pool: Pool, member_parts: Sequence[_Part]) -> list[Pods]:
         """Return the pods of all parts and the unavailable devices of the pool. Searches are slow if they might be slow
         without planned nodes."""
-        pods = _pods(pool, parts)
+        pods = _pods(pool, member_parts)
         if sum(pool.claimable) <= FEW_DEVICES:
             return pods
-        for position, part in enumerate(parts):
-            requests = part.member.device_requests
+        for position, member_part in enumerate(member_parts):
+            requests = member_part.member.device_requests
             # Pods with invalid selectors, which only running pods can have, use the devices that they are charged.
             with suppress(SelectorError):
                 accepted = map(frozenset, self._matcher.accepted(requests, pool.devices))
                 counts = [int(entry.get("count", 1)) for entry in requests]
                 pods[position] = replace(pods[position], requests=tuple(zip(counts, accepted, strict=True)))
-        planned = [None if part_pods.open else part_pods.planned for part_pods in pods]
+        planned = [None if part_pods.is_open else part_pods.planned for part_pods in pods]
         slow = slow_searches(pool.claimable, pods, planned)
         # Pods that are spread over pools have no numbers.
         return [
@@ -393,61 +408,61 @@ class _Binder:
     def _separate(
         self,
         node: Vector,
-        parts: Sequence[_Part],
+        member_parts: Sequence[_Part],
         pods: Sequence[Pods],
         planned: Sequence[Nodes],
         chosen: Collection[int],
-        taken: set[int],
+        used_numbers: set[int],
     ) -> str:
         """Set planned nodes, with separate nodes for the pods at the chosen positions. Return a reason if searches
         remain slow."""
         separate = list(planned)
-        used = taken.union(*(part_pods.planned.numbers for part_pods in pods if part_pods.planned))
+        used = used_numbers.union(*(part_pods.planned.numbers for part_pods in pods if part_pods.planned))
         for position in sorted(chosen):
             number = min(set(range(1, len(used) + 2)) - used)
             used.add(number)
             separate[position] = PlannedNodes((number,), "OnePerNode")
-        return self._plan(node, parts, pods, separate)
+        return self._plan(node, member_parts, pods, separate)
 
-    def _plan(self, node: Vector, parts: Sequence[_Part], pods: Sequence[Pods], planned: Sequence[Nodes]) -> str:
+    def _plan(self, node: Vector, member_parts: Sequence[_Part], pods: Sequence[Pods], planned: Sequence[Nodes]) -> str:
         """Set planned nodes of open pods. Return a reason if searches remain slow."""
         result = [part_pods.planned for part_pods in pods]
-        for position, part in enumerate(parts):
-            if part.open and part.place is not None and not part.member.shares:
+        for position, member_part in enumerate(member_parts):
+            if member_part.is_open and member_part.member_key is not None and not member_part.member.shares:
                 result[position] = planned[position]
-                self._set(part.place, planned_nodes=planned[position])
+                self._set(member_part.member_key, planned_nodes=planned[position])
         return _MAY_TIME_OUT if slow_searches(node, pods, result) else ""
 
-    def _set(self, place: Place, **changes: Any) -> PlacedMember:
-        at, number, position = place
-        placement = self.placements[at]
+    def _set(self, member_key: MemberKey, **changes: Any) -> PlacedMember:
+        index, number, position = member_key
+        placement = self.placements[index]
         engine = placement.engines[number]
         member = replace(engine.members[position], **changes)
         members = (*engine.members[:position], member, *engine.members[position + 1 :])
         engines = (*placement.engines[:number], replace(engine, members=members), *placement.engines[number + 1 :])
-        self.placements[at] = replace(placement, engines=engines)
+        self.placements[index] = replace(placement, engines=engines)
         return member
 
 
-def _pods(pool: Pool, parts: Iterable[_Part]) -> list[Pods]:
+def _pods(pool: Pool, member_parts: Iterable[_Part]) -> list[Pods]:
     """Return the pods of all parts, then the unavailable devices of the pool. Like pods of one engine, unavailable
     devices of several nodes share no node."""
     pods = [
         Pods(
-            part.engine,
-            part.copies,
-            part.pods,
-            part.vectors,
-            part.member.planned_nodes,
-            part.open and part.place is not None,
-            part.at_most,
-            part.member.role == "Leader",
-            len(part.vectors) > 1 and not part.member.device_constraints,
+            member_part.engine,
+            member_part.copies,
+            member_part.pods,
+            member_part.vectors,
+            member_part.member.planned_nodes,
+            member_part.is_open and member_part.member_key is not None,
+            member_part.at_most,
+            member_part.member.role == "Leader",
+            len(member_part.vectors) > 1 and not member_part.member.device_constraints,
         )
-        for part in parts
+        for member_part in member_parts
     ]
     return pods + [
-        Pods(_UNAVAILABLE, 1, count, (vector,), open=False, unavailable=True)
+        Pods(_UNAVAILABLE, 1, count, (vector,), is_open=False, unavailable=True)
         for vector, count in sorted(pool.partly_unavailable.items())
     ]
 
@@ -461,37 +476,39 @@ def _at_most(engine: PlacedEngine, member: PlacedMember, pool: Pool) -> int:
     if not member.shares:
         return 0
     leaders = sum(
-        other.pool == pool.name and bool(other.device_requests) for other in engine.members if other.role == "Leader"
+        engine_member.pool == pool.name and bool(engine_member.device_requests)
+        for engine_member in engine.members
+        if engine_member.role == "Leader"
     )
     pools = len(member.shares)
-    most = (member.pods + (pools - 1) * skew(pods for __, pods in member.shares)) // pools
-    return min(pool.open_nodes - leaders, most if member.planned_nodes == ANYWHERE else member.pods)
+    maximum = (member.pods + (pools - 1) * skew(pods for __, pods in member.shares)) // pools
+    return min(pool.open_nodes - leaders, maximum if member.planned_nodes == ANYWHERE else member.pods)
 
 
 def _numbers(engines: Iterable[PlacedEngine]) -> dict[str, set[int]]:
     """Return the numbers of planned nodes of engines, by pool."""
-    found: dict[str, set[int]] = {}
+    numbers: dict[str, set[int]] = {}
     for engine in engines:
         for member in engine.members:
             if member.planned_nodes:
-                found.setdefault(member.pool, set()).update(member.planned_nodes.numbers)
-    return found
+                numbers.setdefault(member.pool, set()).update(member.planned_nodes.numbers)
+    return numbers
 
 
-def _kinds(pool: Pool, way: Way) -> list[Kind | None] | None:
-    """Return the kind to limit each request to, None where it accepts one only; None when kinds that it accepts cannot
-    be separated."""
-    found: list[Kind | None] = []
-    for position, accepted in zip(way.kinds, way.accepted, strict=True):
-        others = [pool.devices[other] for other in accepted if other != position]
-        if not others:
-            found.append(None)
+def _kinds(pool: Pool, allocation: Way) -> list[Kind | None] | None:
+    """Return the kind to limit each request to, None for a request that accepts only one kind. Return None if the
+    accepted kinds cannot be separated."""
+    kinds: list[Kind | None] = []
+    for position, accepted in zip(allocation.kinds, allocation.accepted, strict=True):
+        other_devices = [pool.devices[index] for index in accepted if index != position]
+        if not other_devices:
+            kinds.append(None)
             continue
-        selector = distinguish(pool.devices[position], others)
+        selector = distinguish(pool.devices[position], other_devices)
         if selector is None:
             return None
-        found.append((pool.devices[position].name, selector))
-    return found
+        kinds.append((pool.devices[position].name, selector))
+    return kinds
 
 
 def _limited(member: PlacedMember, kinds: Sequence[Kind | None]) -> tuple[Mapping[str, Any], ...]:

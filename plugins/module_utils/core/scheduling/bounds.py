@@ -31,12 +31,17 @@ class Need:
     @property
     def kinds(self) -> Kinds:
         """Return the kinds of devices of which a pod may take some."""
-        return frozenset((at, kind) for at, vector in self.options for kind, count in enumerate(vector) if count)
+        return frozenset(
+            (pool_index, kind) for pool_index, vector in self.options for kind, count in enumerate(vector) if count
+        )
 
     def least(self, kinds: Kinds) -> int:
-        """Return how many devices of these kinds the pods take at least, whichever pools they are on."""
+        """Return the minimum number of devices of these kinds that the pods use, on any pools."""
         return self.pods * min(
-            (sum(count for kind, count in enumerate(vector) if (at, kind) in kinds) for at, vector in self.options),
+            (
+                sum(count for kind, count in enumerate(vector) if (pool_index, kind) in kinds)
+                for pool_index, vector in self.options
+            ),
             default=0,
         )
 
@@ -45,26 +50,28 @@ class Totals:
     """Sums of what engines need, in an order, for the sets of kinds of devices that they compete for."""
 
     def __init__(self, engines: Sequence[Sequence[Need]], pools: int) -> None:
-        """`pools`: how many the cluster has."""
+        """`pools`: number of pools of the cluster."""
         self._sums = []
         for kinds in _sets(list(dict.fromkeys(need.kinds for needs in engines for need in needs))):
             by_engine = [sum(need.least(kinds) for need in needs) for needs in engines]
-            needed = list(itertools.accumulate(reversed(by_engine), initial=0))[::-1]
-            by_pool = [tuple(sorted(kind for at, kind in kinds if at == pool)) for pool in range(pools)]
-            self._sums.append((by_pool, needed))
+            cumulative_needs = list(itertools.accumulate(reversed(by_engine), initial=0))[::-1]
+            by_pool = [tuple(sorted(kind for pool_index, kind in kinds if pool_index == pool)) for pool in range(pools)]
+            self._sums.append((by_pool, cumulative_needs))
 
     def exceed(self, position: int, ledgers: Sequence[Ledger]) -> bool:
         """Return whether the engines from a position on need more than the pools have left."""
         return any(
-            needed[position] > sum(ledger.left(kinds) for ledger, kinds in zip(ledgers, by_pool, strict=True) if kinds)
-            for by_pool, needed in self._sums
+            cumulative_needs[position]
+            > sum(ledger.left(kinds) for ledger, kinds in zip(ledgers, by_pool, strict=True) if kinds)
+            for by_pool, cumulative_needs in self._sums
         )
 
 
 def _sets(competing: Sequence[Kinds]) -> Iterator[Kinds]:
-    """The kinds of each need, those at one position, as pools of one class have the same there, and unions of needs."""
+    """Return the kinds of each need, the kinds at one position, and unions of needs. Pools of one class have the same
+    kinds at one position."""
     by_position = [
-        frozenset((at, kind) for at, kind in kinds if kind == position)
+        frozenset((pool_index, kind) for pool_index, kind in kinds if kind == position)
         for kinds in competing
         for position in sorted({kind for __, kind in kinds})
     ]
@@ -73,6 +80,6 @@ def _sets(competing: Sequence[Kinds]) -> Iterator[Kinds]:
         for size in range(2, len(competing) + 1)
         for some in itertools.combinations(competing, size)
     )
-    found = dict.fromkeys([*competing, *by_position])
-    found.update(dict.fromkeys(itertools.islice(unions, _MOST_UNIONS)))
-    return iter(found)
+    kind_sets = dict.fromkeys([*competing, *by_position])
+    kind_sets.update(dict.fromkeys(itertools.islice(unions, _MOST_UNIONS)))
+    return iter(kind_sets)

@@ -56,11 +56,11 @@ class Demand:
         return (-largest, -len(pods), sum(map(len, pods))), tuple(pods)
 
     def least(self, kinds: tuple[int, ...]) -> int:
-        """Return how many devices of these kinds it takes at least, whichever alternative each pod takes."""
-        found = self._known_least.get(kinds)
-        if found is None:
-            found = self._known_least[kinds] = self.copies * sum(least_of(pod, kinds) for pod in self.group[1])
-        return found
+        """Return the minimum number of devices of these kinds for any choice of alternatives."""
+        count = self._known_least.get(kinds)
+        if count is None:
+            count = self._known_least[kinds] = self.copies * sum(least_of(pod, kinds) for pod in self.group[1])
+        return count
 
     @cached_property
     def _known_least(self) -> dict[tuple[int, ...], int]:
@@ -84,11 +84,11 @@ class DeviceLedger:
         self._order: list[Group] = []
         self._known: Packing | None = None
         self._kinds = tuple(range(len(self._node)))
-        # Devices that are left at most, by their kinds.
+        # Maximum number of free devices of kinds, by these kinds.
         self._left = {self._kinds: sum(self._node) * pool.nodes}
         # Pods of one copy are on different nodes, so each unavailable part is on a node of its own.
-        parts = Counter(vector for vector in pool.unavailable if any(vector))
-        self._unavailable = Demand(1, tuple(PodSet(nodes, (vector,)) for vector, nodes in sorted(parts.items())))
+        node_counts = Counter(vector for vector in pool.unavailable if any(vector))
+        self._unavailable = Demand(1, tuple(PodSet(nodes, (vector,)) for vector, nodes in sorted(node_counts.items())))
         self.add(self._unavailable)
 
     def copy(self) -> DeviceLedger:
@@ -104,11 +104,11 @@ class DeviceLedger:
         return self._load
 
     def left(self, kinds: tuple[int, ...] = ()) -> int:
-        """Return how many devices of these kinds, or of all, are left at most, whichever alternative each pod takes."""
+        """Return the maximum number of free devices of these kinds, or of all kinds, for any choice of alternatives."""
         kinds = kinds or self._kinds
         if kinds not in self._left:
-            taken = sum(count * least_of(pod, kinds) for group, count in self._counts.items() for pod in group[1])
-            self._left[kinds] = sum(self._node[kind] for kind in kinds) * self.pool.nodes - taken
+            charged = sum(count * least_of(pod, kinds) for group, count in self._counts.items() for pod in group[1])
+            self._left[kinds] = sum(self._node[kind] for kind in kinds) * self.pool.nodes - charged
         return max(0, self._left[kinds])
 
     def fits(self, demand: Demand) -> bool:
@@ -161,23 +161,23 @@ class DeviceLedger:
 
     @property
     def overcommitted(self) -> str:
-        """Return why what is charged already cannot all be there, with numbers; empty when it can, or when that is
-        not decided."""
+        """Return why the charged replicas do not fit on the pool, with numbers. Empty if they fit, or if the search
+        did not decide it."""
         packed = self._packed()
         if packed.free is None and self._greedy:
             packed = self._pack(self._load, greedy=False)
         if packed.free is not None or not packed.proven or self.pool.arriving:
             return ""
-        parts = []
+        device_counts = []
         for position, device in enumerate(self.pool.devices):
             charged = sum(
                 count * sum(max(pod, key=sum)[position] for pod in pods) for (__, pods), count in self._counts.items()
             )
             claimed = charged - sum(vector[position] for vector in self.pool.unavailable)
             if claimed:
-                parts.append(f"{claimed} {device.name} claimed, {self._available(position)} available")
+                device_counts.append(f"{claimed} {device.name} claimed, {self._available(position)} available")
         nodes = _count(self.pool.nodes, "node")
-        return f"its replicas do not fit on its {nodes}: {', '.join(parts)}{_shortfall(self.pool)}"
+        return f"its replicas do not fit on its {nodes}: {', '.join(device_counts)}{_shortfall(self.pool)}"
 
     def shortage(self, demand: Demand) -> str:
         """Return why a demand does not fit, with numbers."""
@@ -192,17 +192,17 @@ class DeviceLedger:
         if not self._greedy and pods and not self._pack(self._with(demand.group, demand.copies), greedy=False).proven:
             return "whether it has room for the engine is not decided"
         needs = [max(pod, key=sum) for pod in pods] * demand.copies
-        parts = []
+        device_shortages = []
         for position, device in enumerate(self.pool.devices):
             desired = [vector[position] for vector in needs if vector[position]]
             if desired:
                 best, total = self._free_of(position, packed.free)
-                most = "" if best is None else f"at most {best} on one node, "
-                parts.append(
-                    f"{total} of {self._available(position)} {device.name} free, {most}"
+                node_limit = "" if best is None else f"at most {best} on one node, "
+                device_shortages.append(
+                    f"{total} of {self._available(position)} {device.name} free, {node_limit}"
                     f"engine needs {_pods(desired, device.name)}"
                 )
-        text = "; ".join(parts)
+        text = "; ".join(device_shortages)
         if len(pods) > 1:
             text += f", each pod of a copy on its own node (of {self.pool.nodes})"
         return text + _shortfall(self.pool)
@@ -213,14 +213,14 @@ class DeviceLedger:
         return self._node[position] * self.pool.nodes - unavailable
 
     def _free_of(self, position: int, free: Free) -> tuple[int | None, int]:
-        """Return how many of a kind of device one more pod could get, by any packing, and how many are free then on all
-        nodes together; None for the first when that is not decided."""
+        """Return the number of devices of a kind that one more pod can use in any packing, None if undecided, and the
+        number of free devices of all nodes then."""
         best = max((vector[position] for vector, nodes in free.items() if nodes), default=0)
         total = _total(free, position)
         while best < self._node[position]:
-            more: Vector = tuple(best + 1 if at == position else 0 for at in range(len(self._node)))
-            one = Demand(1, (PodSet(1, (more,)),))
-            packed = self._pack(self._with(one.group, 1), greedy=False)
+            pod_vector: Vector = tuple(best + 1 if kind == position else 0 for kind in range(len(self._node)))
+            demand = Demand(1, (PodSet(1, (pod_vector,)),))
+            packed = self._pack(self._with(demand.group, 1), greedy=False)
             if packed.free is None:
                 return best if packed.proven else None, total
             best += 1
@@ -239,7 +239,7 @@ class DeviceLedger:
 
     def _with(self, group: Group, copies: int) -> Load:
         position = bisect_left(self._order, group)
-        load = [(known, self._counts[known]) for known in self._order]
+        load = [(charged_group, self._counts[charged_group]) for charged_group in self._order]
         if group in self._counts:
             load[position] = (group, self._counts[group] + copies)
         else:
@@ -248,12 +248,12 @@ class DeviceLedger:
 
     def _pack(self, load: Load, *, greedy: bool) -> Packing:
         key = (greedy, self._node, self.pool.nodes, load)
-        found = self._memo.get(key)
-        if found is None:
-            found = self._memo[key] = pack(self._node, self.pool.nodes, load, None if greedy else self._work)
-        if not (found.proven or greedy):
+        packing = self._memo.get(key)
+        if packing is None:
+            packing = self._memo[key] = pack(self._node, self.pool.nodes, load, None if greedy else self._work)
+        if not (packing.proven or greedy):
             self._work.undecided += 1
-        return found
+        return packing
 
 
 class NodeLedger:
@@ -381,9 +381,9 @@ def _count(number: int, noun: str) -> str:
 
 
 def _pods(desired: Sequence[int], device: str) -> str:
-    """`2 pods with 8 gpu each` and the like."""
-    parts = [
+    """Return the needs of pods, such as `2 pods with 8 gpu each`."""
+    pod_counts = [
         f"{_count(pods, 'pod')} with {count} {device}{' each' if pods > 1 else ''}"
         for count, pods in sorted(Counter(desired).items(), reverse=True)
     ]
-    return " and ".join(parts)
+    return " and ".join(pod_counts)

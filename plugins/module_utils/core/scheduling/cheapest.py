@@ -53,8 +53,8 @@ class CheapestPlaces:
         for fit in self._fits_on(name):
             refused = refusal(self._limits, self._state.deployment.replicas, self._spent, fit.engines, pools)
             if refused:
-                place = f"pool {', '.join(sorted(pools_of(fit.engines)))}: " if len(pools) > 1 else ""
-                why[f"{place}{refused}"] = None
+                prefix = f"pool {', '.join(sorted(pools_of(fit.engines)))}: " if len(pools) > 1 else ""
+                why[f"{prefix}{refused}"] = None
             else:
                 offers.append(Offer(fit, replica_cost(fit.engines, pools)))
         return min(offers, key=lambda offer: offer.rank, default=None) or "; ".join(first_lines(why, _MOST_REASONS))
@@ -67,8 +67,8 @@ class CheapestPlaces:
         self._fits.pop(name, None)
 
     def repack(self, name: str) -> bool:
-        """Place one more replica on a cluster by placing the new ones there beside each other again; False, and nothing
-        changed, where that makes no room, or limits do not allow it.
+        """Place one more replica on a cluster by placing its new replicas again. Return False, without changes, if the
+        cluster has no room or a limit refuses a replica.
 
         Replicas of one engine leave each other no more room however they are placed."""
         new = self._state.new.get(name)
@@ -76,20 +76,20 @@ class CheapestPlaces:
             return False
         cluster, pools = self._fleet[name], self._pools(name)
         engines = [self._state.engines] * (len(new) + 1)
-        for each in self._some_pools(cluster):
+        for pool_order in self._some_pools(cluster):
             ledgers = self._capacity.without(cluster, new)
-            found = self._capacity.joint_fit(engines, replace(cluster, pools=each), ledgers)
+            fits = self._capacity.joint_fit(engines, replace(cluster, pools=pool_order), ledgers)
             total = self._spent_without(name)
-            for fit in found or ():
+            for fit in fits or ():
                 if refusal(self._limits, self._state.deployment.replicas, total, fit.engines, pools):
                     break
                 total = total.with_replica(fit.engines, pools)
             else:
-                if found:
+                if fits:
                     self._capacity.set_ledgers(name, self._capacity.without(cluster, new))
-                    for fit in found:
+                    for fit in fits:
                         self._capacity.charge_fit(name, fit)
-                    self._state.new[name] = found
+                    self._state.new[name] = fits
                     self._spent = total
                     self._fits.pop(name, None)
                     return True
@@ -97,15 +97,15 @@ class CheapestPlaces:
 
     def refusals(self, names: Iterable[str]) -> dict[str, str]:
         """Return why clusters that have room take no more replicas."""
-        found = {name: self.offer(name) for name in names}
-        return {name: reason for name, reason in found.items() if isinstance(reason, str) and reason}
+        offers = {name: self.offer(name) for name in names}
+        return {name: reason for name, reason in offers.items() if isinstance(reason, str) and reason}
 
     def _spend(self, name: str, engines: Iterable[PlacedEngine]) -> None:
         self._spent = self._spent.with_replica(engines, self._pools(name))
 
     def _spent_without(self, left_out: str) -> Spent:
-        """Return what is spent by all replicas but the new ones on a cluster."""
-        placed = [(kept.placement.cluster, kept.placement.engines) for kept in self._state.kept]
+        """Return the cost of all replicas except the new replicas on a cluster."""
+        placed = [(entry.placement.cluster, entry.placement.engines) for entry in self._state.kept]
         placed += [(name, fit.engines) for name, fits in self._state.new.items() if name != left_out for fit in fits]
         return spent(placed, self._pools)
 
@@ -114,7 +114,7 @@ class CheapestPlaces:
         return {pool.name: pool for pool in cluster.pools} if cluster else {}
 
     def _fits_on(self, name: str) -> list[ReplicaFit]:
-        """Return places on a cluster: those that some of its pools have, each with the cheapest of these first."""
+        """Return the places on a cluster in each subset of its pools, the cheapest pools first."""
         if name not in self._fits:
             cluster = self._fleet[name]
             for engine in self._state.engines:
@@ -122,8 +122,8 @@ class CheapestPlaces:
                 self._capacity.claiming(engine, cluster)
             self._fits[name] = [
                 fit
-                for each in self._some_pools(cluster)
-                for fit in self._capacity.joint_fit([self._state.engines], replace(cluster, pools=each), {}) or ()
+                for pool_order in self._some_pools(cluster)
+                for fit in self._capacity.joint_fit([self._state.engines], replace(cluster, pools=pool_order), {}) or ()
             ]
         return self._fits[name]
 
@@ -133,8 +133,8 @@ class CheapestPlaces:
         each other, all orders of a few pools."""
         pools = price_order(cluster)
         lasting = tuple(pool for pool in pools if not pool.spot)
-        alone: Iterator[tuple[Pool, ...]] = ((pool,) for pool in pools)
+        single_pools: Iterator[tuple[Pool, ...]] = ((pool,) for pool in pools)
         orders: Iterable[tuple[Pool, ...]] = ()
         if len(self._state.engines) > 1 and len(pools) <= _MOST_ORDERED:
             orders = itertools.chain(itertools.permutations(pools), itertools.permutations(lasting))
-        return dict.fromkeys(each for each in (*alone, pools, lasting, *orders) if each)
+        return dict.fromkeys(pool_order for pool_order in (*single_pools, pools, lasting, *orders) if pool_order)

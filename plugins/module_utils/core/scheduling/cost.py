@@ -39,24 +39,25 @@ class Spent:
 
 
 def spent(placed: Iterable[tuple[str, Iterable[PlacedEngine]]], pools: Callable[[str], Mapping[str, Pool]]) -> Spent:
-    """Return what replicas cost together, each given as its cluster and engines. `pools`: those of a cluster."""
-    found = Spent()
+    """Return the total cost of replicas, which are pairs of a cluster and engines. `pools` returns the pools of a
+    cluster."""
+    total = Spent()
     for cluster, engines in placed:
-        found = found.with_replica(engines, pools(cluster))
-    return found
+        total = total.with_replica(engines, pools(cluster))
+    return total
 
 
 def spent_by_deployment(
     deployments: Iterable[tuple[str, str]], replicas: Iterable[Replica], clusters: Iterable[Cluster]
 ) -> dict[tuple[str, str], Spent]:
-    """Return what the replicas of each of these deployments cost together, those on unknown clusters too."""
+    """Return the total cost of the replicas of each deployment, including replicas on unknown clusters."""
     placed: dict[tuple[str, str], list[tuple[str, Iterable[PlacedEngine]]]] = {key: [] for key in deployments}
     for replica in replicas if placed else ():
         key = (replica.namespace, replica.deployment)
         if key in placed:
             placed[key].append((replica.cluster, replica.engines))
-    pools = {each.name: {pool.name: pool for pool in each.pools} for each in clusters} if placed else {}
-    return {key: spent(each, lambda name: pools.get(name, {})) for key, each in placed.items()}
+    pools = {cluster.name: {pool.name: pool for pool in cluster.pools} for cluster in clusters} if placed else {}
+    return {key: spent(engines, lambda name: pools.get(name, {})) for key, engines in placed.items()}
 
 
 def node_share(member: PlacedMember, pool: Pool) -> Fraction:
@@ -96,33 +97,33 @@ def is_on_spot(engines: Iterable[PlacedEngine], pools: Mapping[str, Pool]) -> bo
 
 
 def spot_limit(limits: CostLimits, replicas: int) -> int:
-    """Return how many of so many replicas may be on spot nodes."""
-    most = replicas if limits.most_spot is None else limits.most_spot
-    return max(0, min(most, replicas - limits.least_on_demand))
+    """Return the maximum number of replicas on spot nodes."""
+    limit = replicas if limits.most_spot is None else limits.most_spot
+    return max(0, min(limit, replicas - limits.least_on_demand))
 
 
 def refusal(
-    limits: CostLimits, replicas: int, spent: Spent, engines: Iterable[PlacedEngine], pools: Mapping[str, Pool]
+    limits: CostLimits, replicas: int, total: Spent, engines: Iterable[PlacedEngine], pools: Mapping[str, Pool]
 ) -> str:
-    """Return why a replica may not be placed so beside those that are, of each limit; empty when it may.
+    """Return why the limits do not allow one more replica on these pools. Empty if they allow the replica.
 
-    `replicas`: how many the deployment asks for. `spent`: by those that have a place."""
+    `replicas`: how many the deployment asks for. `total`: cost of the replicas that have a place."""
     placed = tuple(engines)
-    found = _spot_refusal(limits, replicas, spent, placed, pools), _ceiling_refusal(limits, spent, placed, pools)
-    return "; ".join(filter(None, found))
+    refusals = _spot_refusal(limits, replicas, total, placed, pools), _ceiling_refusal(limits, total, placed, pools)
+    return "; ".join(filter(None, refusals))
 
 
 def _spot_refusal(
-    limits: CostLimits, replicas: int, spent: Spent, placed: Sequence[PlacedEngine], pools: Mapping[str, Pool]
+    limits: CostLimits, replicas: int, total: Spent, placed: Sequence[PlacedEngine], pools: Mapping[str, Pool]
 ) -> str:
-    most = spot_limit(limits, replicas)
-    if not is_on_spot(placed, pools) or spent.spot < most:
+    limit = spot_limit(limits, replicas)
+    if not is_on_spot(placed, pools) or total.spot < limit:
         return ""
-    return f"{spent.spot} of {replicas} replicas are on spot nodes, and spec.cost.spot allows {most}"
+    return f"{total.spot} of {replicas} replicas are on spot nodes, and spec.cost.spot allows {limit}"
 
 
 def _ceiling_refusal(
-    limits: CostLimits, spent: Spent, placed: Sequence[PlacedEngine], pools: Mapping[str, Pool]
+    limits: CostLimits, total: Spent, placed: Sequence[PlacedEngine], pools: Mapping[str, Pool]
 ) -> str:
     if limits.ceiling is None or limits.invalid:
         return limits.invalid
@@ -130,10 +131,13 @@ def _ceiling_refusal(
     if cost is None:
         return "the price of its nodes is not known, and spec.cost.ceilingPerHour needs it"
     ceiling = Fraction(limits.ceiling)
-    if spent.cost + cost <= ceiling:
+    if total.cost + cost <= ceiling:
         return ""
-    each, used, most = (money(amount, limits.currency) for amount in (cost, spent.cost, ceiling))
-    return f"a replica costs {each} per hour there, and {used} of the {most} of spec.cost.ceilingPerHour are spent"
+    cost_text, spent_text, ceiling_text = (money(amount, limits.currency) for amount in (cost, total.cost, ceiling))
+    return (
+        f"a replica costs {cost_text} per hour there, and {spent_text} of the {ceiling_text} of "
+        "spec.cost.ceilingPerHour are spent"
+    )
 
 
 def price_order(cluster: Cluster) -> tuple[Pool, ...]:

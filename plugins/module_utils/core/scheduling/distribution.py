@@ -10,7 +10,7 @@ from collections.abc import Container, Iterable, Mapping
 from ..text import some
 from .model import Cluster, Deployment
 
-# Where a cluster comes in the order; the first one takes the next replica.
+# Sort key of a cluster. The first cluster takes the next replica.
 Rank = tuple[object, ...]
 
 
@@ -27,15 +27,15 @@ class Distribution:
     """
 
     def __init__(
-        self, deployment: Deployment, fleet: Mapping[str, Cluster], clusters: Iterable[str], kept: Counter[str]
+        self, deployment: Deployment, fleet: Mapping[str, Cluster], clusters: Iterable[str], kept_counts: Counter[str]
     ) -> None:
         self._deployment = deployment
         self._fleet = fleet
-        self._kept = kept
+        self._kept = kept_counts
         self._preferences = {name: preference(deployment, fleet[name]) for name in clusters}
         keys = _keys(deployment)
         self._domains = {key: sorted({topology_domain(fleet[name], key) for name in clusters} - {""}) for key in keys}
-        self._most_with_minimum = max(deployment.replicas, self._with_minimum(kept))
+        self._most_with_minimum = max(deployment.replicas, self._with_minimum(kept_counts))
 
     def rank(self, name: str, counts: Counter[str]) -> Rank:
         """Return the sort key of a cluster: first clusters where a minimum lacks replicas, then preferred clusters,
@@ -77,23 +77,23 @@ class Distribution:
         )
 
     def refusal(self, name: str, counts: Counter[str]) -> str:
-        """Return why one more replica on a cluster is not allowed, whatever room it has; empty when it is."""
+        """Return why one more replica on a cluster is not allowed, even with free capacity. Empty if it is allowed."""
         cluster = self._fleet[name]
-        more = counts + Counter({name: 1})
+        new_counts = counts + Counter({name: 1})
         for entry in self._deployment.spread:
             key, value = entry.topology_key, topology_domain(cluster, entry.topology_key)
             if not entry.required:
                 continue
             if not value:
                 return f"has no label {key}, over which spread distributes the replicas"
-            excess = self._excess(more, key, entry.max_skew)
+            excess = self._excess(new_counts, key, entry.max_skew)
             if value in excess:
-                least, fewest = excess[value]
+                least_domain, fewest = excess[value]
                 return (
-                    f"{key} {value} would have {self._totals(more, key)[value]} replicas and {least} has {fewest}, "
-                    f"which is over maxSkew {entry.max_skew} of spread"
+                    f"{key} {value} would have {self._totals(new_counts, key)[value]} replicas and {least_domain} has "
+                    f"{fewest}, which is over maxSkew {entry.max_skew} of spread"
                 )
-        if self._with_minimum(more) > self._most_with_minimum:
+        if self._with_minimum(new_counts) > self._most_with_minimum:
             lacking = [
                 f"{value} of {entry.topology_key} has {entry.replicas - missing} of {entry.replicas}"
                 for entry in self._deployment.minimum
@@ -125,15 +125,15 @@ class Distribution:
         ]
         return sum(counts.values()) + max(lacking, default=0)
 
-    def _excess(self, counts: Counter[str], key: str, most: int) -> dict[str, tuple[str, int]]:
+    def _excess(self, counts: Counter[str], key: str, max_skew: int) -> dict[str, tuple[str, int]]:
         """Return the values of a label with too many replicas, each with the value that has fewest and its number."""
-        totals, before = self._totals(counts, key), self._totals(self._kept, key)
-        least = min(self._domains[key], key=lambda value: (totals[value], value), default="")
-        limit = totals[least] + most
+        totals, kept_totals = self._totals(counts, key), self._totals(self._kept, key)
+        least_domain = min(self._domains[key], key=lambda value: (totals[value], value), default="")
+        limit = totals[least_domain] + max_skew
         return {
-            value: (least, totals[least])
+            value: (least_domain, totals[least_domain])
             for value, total in totals.items()
-            if total > max(limit if value else 0, before[value])
+            if total > max(limit if value else 0, kept_totals[value])
         }
 
 
@@ -185,10 +185,10 @@ def surplus(
         if cluster is None:
             return (entry in broken, True, 0, 0, (), counts[name], name, index)
         totals = {key: Counter[str]() for key in _keys(deployment)}
-        for other, count in counts.items():
+        for cluster_name, count in counts.items():
             for key, total in totals.items():
-                if other in fleet:
-                    total[topology_domain(fleet[other], key)] += count
+                if cluster_name in fleet:
+                    total[topology_domain(fleet[cluster_name], key)] += count
         values = [(minimum, topology_domain(cluster, minimum.topology_key)) for minimum in deployment.minimum]
         spare = all(not value or totals[minimum.topology_key][value] > minimum.replicas for minimum, value in values)
         over = tuple(

@@ -97,15 +97,15 @@ class Explainer:
             # Limits on the cost refuse pools that have room, and say nothing of others.
             if closed or (reason and deployment.cost is None):
                 continue
-            found = []
-            for each in cluster.pools:
-                why, is_full = self._pool_refusal(engines, cluster, each)
-                found.append((each.name, why))
+            refusals = []
+            for node_pool in cluster.pools:
+                why, is_full = self._pool_refusal(engines, cluster, node_pool)
+                refusals.append((node_pool.name, why))
                 if is_full:
-                    full.add((each.name, why))
+                    full.add((node_pool.name, why))
             if not reason:
-                found += self._together_refusals(engines, cluster, undecided=undecided)
-            for pool, reason in found:
+                refusals += self._together_refusals(engines, cluster, undecided=undecided)
+            for pool, reason in refusals:
                 if reason:
                     grouped.setdefault((pool, reason), []).append(cluster.name)
         return tuple(
@@ -116,13 +116,13 @@ class Explainer:
     def _together_refusals(
         self, engines: tuple[Engine, ...], cluster: Cluster, *, undecided: bool
     ) -> Iterator[tuple[str, str]]:
-        """Yield why engines have no place that is not about one pool, each with no pool."""
-        alone = [self._fits_alone(engine, cluster) for engine in engines]
+        """Yield the reasons why engines have no place that do not concern one pool, each with an empty pool."""
+        separate_fits = [self._fits_alone(engine, cluster) for engine in engines]
         if undecided:
             yield "", _undecided(self._capacity.work)
-        elif all(alone):
+        elif all(separate_fits):
             yield "", _apart(engines)
-        for engine, fits in zip(engines, alone, strict=True):
+        for engine, fits in zip(engines, separate_fits, strict=True):
             if is_gang(engine) and not fits:
                 prefix = f"engine {engine.name}: " if len(engines) > 1 else ""
                 yield from (("", prefix + note) for note in self._fabric_notes(engine, cluster))
@@ -144,7 +144,7 @@ class Explainer:
             return next((layout for layout in layouts if self._capacity.has_room(cluster.name, layout)), None)
 
     def _fabric_notes(self, engine: Engine, cluster: Cluster) -> list[str]:
-        """Return what pools together could do for a gang that none takes alone."""
+        """Return how pools together could fit a gang that no pool fits by itself."""
         gang_placer = self._capacity.gang_placer
         fabrics = gang_placer.fabrics(cluster)
         if self._capacity.options.search == "Greedy":
@@ -154,23 +154,24 @@ class Explainer:
         for fabric, pools in fabrics.items():
             options = gang_placer.options(engine, cluster, gang_placer.views(fabric, pools))
             if options:
-                most = min(engine.pods, max(option.pods for option in options))
+                pod_count = min(engine.pods, max(option.pods for option in options))
                 notes.append(
-                    f"{_pools([pool.name for pool in pools])} of fabric {fabric} together take {most} of the "
+                    f"{_pools([pool.name for pool in pools])} of fabric {fabric} together take {pod_count} of the "
                     f"{engine.pods} pods of {_copies(engine)}"
                 )
         options = gang_placer.options(engine, cluster, [(pool, pool.devices) for pool in cluster.pools])
-        # The same for every engine that asks the pools for the same: one answer of `options`, which lives as long.
+        # Engines with the same requests share one result of `options`. It lives as long as this cache, so its id() is a
+        # valid key.
         if id(options) not in self._together:
             self._together[id(options)] = _fewest(engine, options)
         names = self._together[id(options)]
         return [*notes, f"{_pools(names)} would take it together if they named the same fabric"] if names else notes
 
     def _pool_refusal(self, engines: tuple[Engine, ...], cluster: Cluster, pool: Pool) -> tuple[str, bool]:
-        """Return why a pool does not take the engines that it refuses (empty when it would take each one alone), and
-        whether more nodes of it would do."""
+        """Return why a pool refuses engines, empty if it fits each of them separately, and whether more nodes would
+        make room."""
         several = len(engines) > 1
-        parts = []
+        reasons = []
         is_full = True
         for engine in engines:
             claiming = self._capacity.claiming(engine, cluster)
@@ -183,20 +184,21 @@ class Explainer:
                 continue
             else:
                 reason = ledger.shortage(fits[0].demand) + self._unpublished(fits[0])
-            parts.append(f"engine {engine.name}: {reason}" if several else reason)
-        return "; ".join(parts), is_full and bool(parts)
+            reasons.append(f"engine {engine.name}: {reason}" if several else reason)
+        return "; ".join(reasons), is_full and bool(reasons)
 
     def _unpublished(self, fit: EngineFit) -> str:
-        """Return what a shortage has to do with attributes of which no node publishes the values."""
-        found = dict.fromkeys(
+        """Return the part of a shortage that is due to attributes without published values."""
+        attributes = dict.fromkeys(
             attribute
             for resolution in fit.resolutions
             if self._capacity.options.accounting == "Devices"
             for attribute in resolution.unpublished
         )
-        if not found:
+        if not attributes:
             return ""
-        return f" (its class does not say which devices share {', '.join(found)}, so a pod is counted with all of them)"
+        names = ", ".join(attributes)
+        return f" (its class does not say which devices share {names}, so a pod is counted with all of them)"
 
     def _engine_mismatch(self, engine: Engine, claiming: tuple[bool, ...], devices: tuple[Device, ...]) -> str:
         key = (id(engine), id(devices), claiming)
@@ -209,8 +211,8 @@ class Explainer:
         for member in engine.members:
             if not matcher.resolve(member, devices):
                 return self._explain_member(member, devices)
-        for member, needed in zip(engine.members, claiming, strict=True):
-            if needed and not matcher.resolve(member, devices, claiming=True):
+        for member, is_claiming in zip(engine.members, claiming, strict=True):
+            if is_claiming and not matcher.resolve(member, devices, claiming=True):
                 return f"only Synthetic devices match for the {member.role}, which would claim devices on another pool"
         return "only Synthetic devices match, and a claim needs at least one DRA device"
 
@@ -219,10 +221,13 @@ class Explainer:
             candidates = self._capacity.matcher.candidates(request, devices)
             if not candidates:
                 return self._no_match(request, devices)
-            most = max(devices[position].count for position in candidates)
-            if most < request.count:
+            largest_count = max(devices[position].count for position in candidates)
+            if largest_count < request.count:
                 names = " or ".join(devices[position].name for position in candidates)
-                return f"device {names} matches, but a node has {most}, request {request.name} needs {request.count}"
+                return (
+                    f"device {names} matches, but a node has {largest_count}, request {request.name} needs "
+                    f"{request.count}"
+                )
             failure = next(iter(self._exact.failures(request, devices).values()), "")
             if failure and self._exact.resolve(member, devices, running=True):
                 return (
@@ -243,11 +248,13 @@ class Explainer:
             if self._exact.resolve(replace(member, constraints=(constraint,)), devices):
                 continue
             covered = [request for request in member.requests if constraint.covers(request.name)]
-            positions = sorted({at for request in covered for at in self._exact.candidates(request, devices)})
-            values = [(devices[at].name, published(devices[at], constraint)) for at in positions]
-            shown = ", ".join(f"{name} has {value[1] if value else 'none'}" for name, value in values)
+            positions = sorted(
+                {position for request in covered for position in self._exact.candidates(request, devices)}
+            )
+            values = [(devices[position].name, published(devices[position], constraint)) for position in positions]
+            device_values = ", ".join(f"{name} has {value[1] if value else 'none'}" for name, value in values)
             names = ", ".join(request.name for request in covered)
-            return f"no devices for requests {names} have one value of {constraint.match_attribute}: {shown}"
+            return f"no devices for requests {names} have one value of {constraint.match_attribute}: {device_values}"
         return "no devices meet all constraints at once"
 
     def _no_match(self, request: Request, devices: tuple[Device, ...]) -> str:
@@ -276,7 +283,7 @@ class Explainer:
 def oversized_claim(requests: Sequence[Request], constraints: Sequence[Constraint]) -> str:
     """Return why no claim can have the devices that constraints join; empty if claims can have them."""
     counts = [(request.name, request.count) for request in requests]
-    together = [counts[at] for at in oversized(counts, [constraint.requests for constraint in constraints])]
+    together = [counts[position] for position in oversized(counts, [constraint.requests for constraint in constraints])]
     if not together:
         return ""
     names = ", ".join(name for name, __ in together)
@@ -308,10 +315,10 @@ def _copies(engine: Engine) -> str:
 
 
 def _fewest(engine: Engine, options: Iterable[Option]) -> tuple[str, ...]:
-    """The fewest pools that would take all pods of a gang together; empty when all pools do not."""
-    whole = [
+    """Return the fewest pools that fit all pods of a gang together. Empty if no pools fit them."""
+    pool_sets = [
         layout.pools
         for option in options
         if option.pods >= engine.pods and (layout := next(option.layouts(engine), None))
     ]
-    return min(whole, key=len, default=())
+    return min(pool_sets, key=len, default=())

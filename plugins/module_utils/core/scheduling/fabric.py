@@ -31,18 +31,18 @@ def published(device: Device) -> Fabric | None:
 
 
 def fabrics_of(devices: Iterable[Device]) -> tuple[Fabric, ...]:
-    """The named fabrics that nodes with these devices are on, sorted."""
-    found = {fabric for device in devices if (fabric := published(device))}
-    return tuple(sorted(fabric for fabric in found if fabric.name))
+    """Return the named fabrics of nodes with these devices, sorted."""
+    fabrics = {fabric for device in devices if (fabric := published(device))}
+    return tuple(sorted(fabric for fabric in fabrics if fabric.name))
 
 
 def shared_fabrics(cluster: Cluster) -> dict[Fabric, tuple[Pool, ...]]:
-    """The fabrics that several pools of a cluster are on, with these pools in the cluster's order."""
+    """Return the fabrics that several pools of a cluster share, with these pools in the order of the cluster."""
     pools: dict[Fabric, list[Pool]] = {}
     for pool in cluster.pools:
         for fabric in pool.fabrics:
             pools.setdefault(fabric, []).append(pool)
-    return {fabric: tuple(found) for fabric, found in sorted(pools.items()) if len(found) > 1}
+    return {fabric: tuple(fabric_pools) for fabric, fabric_pools in sorted(pools.items()) if len(fabric_pools) > 1}
 
 
 def pair_warnings(
@@ -89,20 +89,22 @@ class FabricViews:
 
     def __init__(self) -> None:
         self._views: dict[tuple[int, Fabric], tuple[Device, ...]] = {}
-        # Keeps the tuples whose id() is a key above from being collected, and their id from being given away again.
+        # References to the tuples whose id() is a key, so that no other object gets the same id().
         self._alive: dict[int, tuple[Device, ...]] = {}
 
     def on(self, fabric: Fabric, devices: tuple[Device, ...]) -> tuple[Device, ...]:
-        """The same tuple when no device stands for another fabric, and always the same one for the same arguments."""
+        """Return the devices, with a count of 0 for devices of other fabrics. The same arguments return the same tuple,
+        which is `devices` without other fabrics."""
         key = (id(devices), fabric)
-        found = self._views.get(key)
-        if found is None:
+        view = self._views.get(key)
+        if view is None:
             self._alive[id(devices)] = devices
-            others = [published(device) not in (None, fabric) for device in devices]
-            found = devices
-            if any(others):
-                found = tuple(
-                    replace(device, count=0) if other else device for device, other in zip(devices, others, strict=True)
+            hidden_flags = [published(device) not in (None, fabric) for device in devices]
+            view = devices
+            if any(hidden_flags):
+                view = tuple(
+                    replace(device, count=0) if is_hidden else device
+                    for device, is_hidden in zip(devices, hidden_flags, strict=True)
                 )
-            self._views[key] = found
-        return found
+            self._views[key] = view
+        return view

@@ -74,9 +74,12 @@ class Filler:
         if any(self._fleet[name].silent for name in state.counts):
             return
         fleet, deployment, counts = self._fleet, state.deployment, state.counts
-        kept = {(entry.placement.cluster, entry.placement.index): entry for entry in state.kept}
-        placed = [*kept, *((name, -1 - number) for name, fits in state.new.items() for number in range(len(fits)))]
-        worst = max((preference(deployment, fleet[name]) for name, __ in kept), default=0)
+        kept_entries = {(entry.placement.cluster, entry.placement.index): entry for entry in state.kept}
+        placed = [
+            *kept_entries,
+            *((name, -1 - number) for name, fits in state.new.items() for number in range(len(fits))),
+        ]
+        worst = max((preference(deployment, fleet[name]) for name, __ in kept_entries), default=0)
         eligible = self._eligible_for(deployment)
         preferred = [name for name in eligible if preference(deployment, fleet[name]) < worst]
         for name in sorted(preferred, key=lambda name: distribution.rank(name, counts)):
@@ -88,7 +91,7 @@ class Filler:
             # The next run must remove the same replica if both replicas exist then.
             placed_with_new = [*placed, (name, -1 - counts[name])]
             [victim] = surplus(deployment, fleet, placed_with_new, eligible, len(placed))
-            entry = kept.get(victim)
+            entry = kept_entries.get(victim)
             if entry is None or entry.placement.state != "kept" or entry.replica.old:
                 continue
             is_better = preference(deployment, fleet[name]) < preference(deployment, fleet[victim[0]])
@@ -101,14 +104,14 @@ class Filler:
                 return
 
     def refusals(self, state: State) -> dict[str, str]:
-        """Return why clusters take no more replicas of a deployment by what it asks of their distribution and cost."""
+        """Return why the distribution and the cost limits of a deployment allow no more replicas on clusters."""
         distribution, limits = self._distribution(state), state.deployment.cost
         eligible = self._eligible_for(state.deployment)
-        found = self._cheapest(state, limits).refusals(eligible) if limits else {}
+        reasons = self._cheapest(state, limits).refusals(eligible) if limits else {}
         if distribution is not None:
             counts = state.counts
-            found = {name: distribution.refusal(name, counts) or found.get(name, "") for name in eligible}
-        return {name: reason for name, reason in found.items() if reason}
+            reasons = {name: distribution.refusal(name, counts) or reasons.get(name, "") for name in eligible}
+        return {name: reason for name, reason in reasons.items() if reason}
 
     def _fill_in_order(self, states: Sequence[State]) -> None:
         """Place what is missing, the highest priority first.
@@ -169,17 +172,17 @@ class Filler:
 
     def _move_replica(self, state: State, name: str, distribution: Distribution) -> bool:
         """Move a new replica to the first preferred cluster with free devices. Return True if the replica moved."""
-        others = state.counts - Counter({name: 1})
-        current = distribution.precedence(name, others)
+        other_counts = state.counts - Counter({name: 1})
+        current = distribution.precedence(name, other_counts)
         candidates = [
-            other
-            for other in self._eligible_for(state.deployment)
-            if not self._is_refused(state, other)
-            and distribution.precedence(other, others) < current
-            and distribution.allows(others + Counter({other: 1}))
+            candidate
+            for candidate in self._eligible_for(state.deployment)
+            if not self._is_refused(state, candidate)
+            and distribution.precedence(candidate, other_counts) < current
+            and distribution.allows(other_counts + Counter({candidate: 1}))
         ]
-        for other in sorted(candidates, key=lambda other: distribution.rank(other, others)):
-            if self._place(state, other):
+        for candidate in sorted(candidates, key=lambda candidate: distribution.rank(candidate, other_counts)):
+            if self._place(state, candidate):
                 self._capacity.discharge_fit(name, state.new[name].pop())
                 if not state.new[name]:
                     del state.new[name]
@@ -197,11 +200,11 @@ class Filler:
         priority = self._priorities.setdefault(state.deployment.priority, _Priority())
         clusters = self._eligible_for(state.deployment)
         distribution = self._distribution(state)
-        own = priority.filled.pop(state.deployment.key, None)
-        if own is None:
+        new_replicas = priority.filled.pop(state.deployment.key, None)
+        if new_replicas is None:
             allows = None if distribution is None else _Allows(distribution, state.counts)
-            own = NewReplicas(state.engines, clusters, state.new, allows)
-        priority.filled[state.deployment.key] = own
+            new_replicas = NewReplicas(state.engines, clusters, state.new, allows)
+        priority.filled[state.deployment.key] = new_replicas
         self._fill_one(state)
         if self._capacity.options.search != "Exact":
             return
@@ -233,9 +236,9 @@ class Filler:
             if distribution is None or distribution.allows(counts + Counter({name: 1}))
         ]
         names.sort(key=lambda name: (distribution.rank(name, counts) if distribution else (), name))
-        before = self._capacity.work.undecided
+        previous_undecided = self._capacity.work.undecided
         cluster = preempt(state, names, states, self._fleet, self._capacity)
-        state.undecided |= not cluster and self._capacity.work.undecided > before
+        state.undecided |= not cluster and self._capacity.work.undecided > previous_undecided
         return cluster
 
     def _restore_instead(self, state: State, cluster: str) -> None:
@@ -252,17 +255,18 @@ class Filler:
             del state.new[cluster]
 
     def _make_room(self, state: State, filled: Sequence[NewReplicas]) -> bool:
-        """Place what is missing by placing other new replicas elsewhere; False when something is still missing."""
-        before = self._capacity.work.undecided
+        """Place the missing replicas by moving other new replicas. Return False if a replica is still missing."""
+        previous_undecided = self._capacity.work.undecided
         while state.may_grow and self._rearranger.make_room(filled):
             self._has_moved = True
-            before = self._capacity.work.undecided
-        state.undecided |= state.may_grow and self._capacity.work.undecided > before
+            previous_undecided = self._capacity.work.undecided
+        state.undecided |= state.may_grow and self._capacity.work.undecided > previous_undecided
         return not state.may_grow
 
     def _fill_one(self, state: State) -> bool:
-        """Place replicas of a deployment one by one, each on the first cluster with room; False when none is placed."""
-        before = self._capacity.work.undecided
+        """Place replicas of a deployment one by one, each on the first cluster with room. Return False if no replica
+        was placed."""
+        previous_undecided = self._capacity.work.undecided
         missing = state.missing
         distribution = self._distribution(state)
         if state.deployment.cost is not None:
@@ -271,7 +275,7 @@ class Filler:
             self._fill_evenly(state)
         else:
             self._fill_by(state, distribution)
-        state.undecided |= state.missing > 0 and self._capacity.work.undecided > before
+        state.undecided |= state.missing > 0 and self._capacity.work.undecided > previous_undecided
         return state.missing < missing
 
     def _fill_evenly(self, state: State) -> None:
@@ -392,9 +396,9 @@ class _Priority:
 class _Allows:
     """Check that a distribution allows new replicas beside those that are kept."""
 
-    def __init__(self, distribution: Distribution, kept: Counter[str]) -> None:
+    def __init__(self, distribution: Distribution, kept_counts: Counter[str]) -> None:
         self._distribution = distribution
-        self._kept = kept
+        self._kept = kept_counts
 
     def __call__(self, new: Counter[str]) -> bool:
         return self._distribution.allows(self._kept + new)

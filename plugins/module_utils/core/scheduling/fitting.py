@@ -97,9 +97,9 @@ class FleetCapacity:
         return self._versions[cluster]
 
     def overcommitted(self) -> list[tuple[str, str, str]]:
-        """(cluster, pool, why) of every pool that is charged more than it has."""
-        found = [(*key, ledger.overcommitted) for key, ledger in sorted(self._ledgers.items())]
-        return [entry for entry in found if entry[2]]
+        """Return (cluster, pool, reason) of every pool that is charged more than its capacity."""
+        entries = [(*key, ledger.overcommitted) for key, ledger in sorted(self._ledgers.items())]
+        return [entry for entry in entries if entry[2]]
 
     def occupied(self, cluster: str, pool: Pool) -> int:
         """Return the number of nodes in a pool that the charges use."""
@@ -110,24 +110,24 @@ class FleetCapacity:
         return self.ledger(cluster, pool).free_nodes
 
     def _kind(self, cluster: Cluster) -> int:
-        """A number that clusters share whose pools have the same devices and fabrics in the same order."""
-        found = self._kind_of.get(cluster.name)
-        if found is None:
+        """Return a number that clusters share if their pools have the same devices and fabrics in the same order."""
+        kind = self._kind_of.get(cluster.name)
+        if kind is None:
             pools = _pools_of(cluster)
-            found = self._kind_of[cluster.name] = self._kinds.setdefault(pools, len(self._kinds))
-        return found
+            kind = self._kind_of[cluster.name] = self._kinds.setdefault(pools, len(self._kinds))
+        return kind
 
     def claiming(self, engine: Engine, cluster: Cluster) -> tuple[bool, ...]:
         """Return which members of an engine would claim a device on some pool of the cluster, whatever room it has."""
         key = (id(engine), self._kind(cluster))
-        found = self._claiming.get(key)
-        if found is None:
+        claims = self._claiming.get(key)
+        if claims is None:
             self._alive += [engine, cluster]
-            found = tuple(
+            claims = tuple(
                 next(self.matcher.claimable(member, cluster.pools), None) is not None for member in engine.members
             )
-            self._claiming[key] = found
-        return found
+            self._claiming[key] = claims
+        return claims
 
     def fits_of(self, engine: Engine, devices: tuple[Device, ...], claiming: tuple[bool, ...]) -> tuple[EngineFit, ...]:
         """Return how an engine can be served by nodes with these devices, first choice first; empty when it cannot be.
@@ -136,18 +136,18 @@ class FleetCapacity:
         cluster. At least one has to: without a claim nothing binds the engine to a node.
         """
         key = (id(engine), id(devices), claiming)
-        found = self._fits.get(key)
-        if found is None:
+        engine_fits = self._fits.get(key)
+        if engine_fits is None:
             per_member = [
-                self.matcher.resolve(member, devices, claiming=needed)
-                for member, needed in zip(engine.members, claiming, strict=True)
+                self.matcher.resolve(member, devices, claiming=is_claiming)
+                for member, is_claiming in zip(engine.members, claiming, strict=True)
             ]
             choices = itertools.product(*per_member)
             fits = (fit for chosen in choices if (fit := self.fit(engine, chosen)))
-            found = self._fits[key] = tuple(itertools.islice(fits, MAX_FITS))
-        if len(found) == MAX_FITS:
+            engine_fits = self._fits[key] = tuple(itertools.islice(fits, MAX_FITS))
+        if len(engine_fits) == MAX_FITS:
             self.work.undecided += 1
-        return found
+        return engine_fits
 
     def fit(self, engine: Engine, resolutions: Sequence[Resolution]) -> EngineFit | None:
         """The engine with this resolution per member; None when no member claims a device."""
@@ -162,10 +162,10 @@ class FleetCapacity:
 
     def charge(self, cluster: str, engines: Iterable[PlacedEngine]) -> None:
         """Charge a replica as it was observed. Pools that no longer exist are passed over."""
-        known = self._clusters.get(cluster)
-        pools = {pool.name: pool for pool in known.pools} if known else {}
+        fleet_cluster = self._clusters.get(cluster)
+        pools = {pool.name: pool for pool in fleet_cluster.pools} if fleet_cluster else {}
         for engine in engines:
-            taken: dict[str, list[PodSet]] = {}
+            sets_by_pool: dict[str, list[PodSet]] = {}
             for member in engine.members:
                 if not member.device_requests:
                     continue
@@ -176,8 +176,8 @@ class FleetCapacity:
                         member.device_requests, member.device_constraints, pools[name].devices
                     )
                     if vectors or self.options.accounting == "Nodes":
-                        taken.setdefault(name, []).append(PodSet(pods, vectors))
-            for name, pod_sets in taken.items():
+                        sets_by_pool.setdefault(name, []).append(PodSet(pods, vectors))
+            for name, pod_sets in sets_by_pool.items():
                 self.ledger(cluster, pools[name]).add(Demand(engine.copies, tuple(pod_sets)))
         self._versions[cluster] += 1
 
@@ -191,26 +191,26 @@ class FleetCapacity:
     def totals(self, engines: Sequence[Engine], cluster: Cluster) -> Totals:
         """Return the sums of what engines need on a cluster."""
         key = (tuple(map(id, engines)), _pools_of(cluster))
-        found = self._totals.get(key)
-        if found is None:
+        totals = self._totals.get(key)
+        if totals is None:
             needs = [self._needs_of(engine, cluster) for engine in engines]
-            found = self._totals[key] = Totals(needs, len(cluster.pools))
-        return found
+            totals = self._totals[key] = Totals(needs, len(cluster.pools))
+        return totals
 
     def _needs_of(self, engine: Engine, cluster: Cluster) -> tuple[Need, ...]:
         key = (id(engine), _pools_of(cluster))
-        found = self._needs.get(key)
-        if found is None:
-            found = self._needs[key] = tuple(
+        needs = self._needs.get(key)
+        if needs is None:
+            needs = self._needs[key] = tuple(
                 Need(engine.copies * member.pods, tuple(dict.fromkeys(self._options(member, cluster))))
-                for member, needed in zip(engine.members, self.claiming(engine, cluster), strict=True)
-                if needed
+                for member, is_claiming in zip(engine.members, self.claiming(engine, cluster), strict=True)
+                if is_claiming
             )
-        return found
+        return needs
 
     def _options(self, member: Member, cluster: Cluster) -> Iterator[tuple[int, Vector]]:
         """Return what a pod may take: positions of pools with vectors of devices, by itself or in a spread gang."""
-        order = {pool.name: at for at, pool in enumerate(cluster.pools)}
+        order = {pool.name: position for position, pool in enumerate(cluster.pools)}
         views = [(pool, pool.devices) for pool in cluster.pools]
         for fabric, pools in self.gang_placer.fabrics(cluster).items():
             views += self.gang_placer.views(fabric, pools)
@@ -353,15 +353,15 @@ class _Assignment:
             return
         engine = self._engines[len(self._chosen)]
         claiming = self._capacity.claiming(engine, self._cluster)
-        least = self._least_rank(engine)
+        least_rank = self._least_rank(engine)
         split -= sum(choice.rank is None for choice in self._chosen)
-        state = self._state(least, split) if self._chosen else None
+        state = self._state(least_rank, split) if self._chosen else None
         if state in self._failed:
             return
-        for at, pool in enumerate(self._cluster.pools):
+        for position, pool in enumerate(self._cluster.pools):
             for number, fit in enumerate(self._capacity.fits_of(engine, pool.devices, claiming)):
-                if (at, number) >= least and self._ledger(pool).fits(fit.demand):
-                    yield _Choice(engine, fit.placed(engine, pool.name), ((pool, fit.demand),), (at, number))
+                if (position, number) >= least_rank and self._ledger(pool).fits(fit.demand):
+                    yield _Choice(engine, fit.placed(engine, pool.name), ((pool, fit.demand),), (position, number))
         if is_gang(engine) and split:
             for layout in self._capacity.gang_placer.layouts(engine, self._cluster, self._ledgers):
                 if all(self._ledger(pool).fits(demand) for pool, demand in layout.demands):
@@ -371,9 +371,9 @@ class _Assignment:
         if state:
             self._failed.add(state)
 
-    def _state(self, least: tuple[int, int], split: int) -> object:
+    def _state(self, least_rank: tuple[int, int], split: int) -> object:
         """Return what the places of the next engines depend on: the same for places that are only exchanged."""
-        return len(self._chosen), least, split, tuple(self._ledger(pool).state for pool in self._cluster.pools)
+        return len(self._chosen), least_rank, split, tuple(self._ledger(pool).state for pool in self._cluster.pools)
 
     def _is_hopeless(self) -> bool:
         """Return True when the engines that are not yet chosen for need more than is left, wherever they go."""
@@ -382,8 +382,8 @@ class _Assignment:
 
     def _least_rank(self, engine: Engine) -> tuple[int, int]:
         """Of equal engines the order does not matter, so that each goes nowhere before the one before it."""
-        before = self._chosen[-1] if self._chosen else None
-        return before.rank if before and before.engine is engine and before.rank else (0, 0)
+        previous = self._chosen[-1] if self._chosen else None
+        return previous.rank if previous and previous.engine is engine and previous.rank else (0, 0)
 
     def _is_over(self) -> bool:
         """Return True when no other choice may be tried: `Greedy` tries the first one alone."""
@@ -408,14 +408,14 @@ class _Assignment:
 
     def by_replica(self, replicas: Sequence[Sequence[Engine]]) -> Iterator[ReplicaFit]:
         """Return what was chosen for each replica."""
-        places: dict[int, list[_Choice]] = {}
+        choices: dict[int, list[_Choice]] = {}
         for choice in reversed(self._chosen):
-            places.setdefault(id(choice.engine), []).append(choice)
+            choices.setdefault(id(choice.engine), []).append(choice)
         for engines in replicas:
-            mine = [places[id(engine)].pop() for engine in engines]
-            charges = tuple(charge for choice in mine for charge in choice.charges)
-            yield ReplicaFit(tuple(choice.placed for choice in mine), charges)
+            replica_choices = [choices[id(engine)].pop() for engine in engines]
+            charges = tuple(charge for choice in replica_choices for charge in choice.charges)
+            yield ReplicaFit(tuple(choice.placed for choice in replica_choices), charges)
 
     def _ledger(self, pool: Pool) -> Ledger:
-        found = self._ledgers.get(pool.name)
-        return self._capacity.ledger(self._cluster.name, pool) if found is None else found
+        ledger = self._ledgers.get(pool.name)
+        return self._capacity.ledger(self._cluster.name, pool) if ledger is None else ledger

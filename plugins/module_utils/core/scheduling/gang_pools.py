@@ -28,10 +28,10 @@ Asked = tuple[tuple[Resolution, ...], tuple[Resolution, ...]]
 # A pool with its ledger, and what is asked of it.
 _Room = tuple[Pool, Ledger, Asked]
 
-# No ledgers but those of the fleet.
+# Only the ledgers of the fleet.
 _OWN: Mapping[str, Ledger] = MappingProxyType({})
 
-# A pool of a fabric, with its devices as pods on that fabric see them.
+# A pool of a fabric, with the devices that pods on this fabric may use.
 View = tuple[Pool, tuple[Device, ...]]
 
 # Choices of pool and claim for the leader and of claim for the workers; more only come from classes made to have them.
@@ -67,7 +67,7 @@ class Option:
         return 1 + sum(room.pods for room in self.rooms)
 
     def layouts(self, engine: Engine) -> Iterator[Layout]:
-        """Every way to spread the gang over at least two pools.
+        """Yield every distribution of the gang over at least two pools.
 
         First all workers on one pool, then as few pools as there can be: pods of a member on one pool are bound to it,
         while a cluster may spread those of several pools otherwise than the plan has it.
@@ -78,12 +78,12 @@ class Option:
                 yield self._layout(engine, (room,))
         for shares in _distributions([room.pods for room in self.rooms], pods):
             if len(shares) - shares.count(0) > 1:
-                parts = (replace(room, pods=pods) for room, pods in zip(self.rooms, shares, strict=True) if pods)
-                yield self._layout(engine, tuple(parts))
+                workers = (replace(room, pods=pods) for room, pods in zip(self.rooms, shares, strict=True) if pods)
+                yield self._layout(engine, tuple(workers))
 
     def _layout(self, engine: Engine, workers: tuple[Part, ...]) -> Layout:
-        parts = {"Leader": (self.leader,), "Worker": workers}
-        return Layout(engine, tuple(parts[one.role] for one in engine.members))
+        parts_by_role = {"Leader": (self.leader,), "Worker": workers}
+        return Layout(engine, tuple(parts_by_role[engine_member.role] for engine_member in engine.members))
 
 
 class GangPlacer:
@@ -101,16 +101,16 @@ class GangPlacer:
         self._ledger = ledger
         self._views = FabricViews()
         self._shared: dict[object, dict[Fabric, tuple[Pool, ...]]] = {}
-        # What `options` found, with the state of the ledgers that it found it at.
+        # Results of `options`, with the state of the ledgers for which they are valid.
         self._known: dict[object, tuple[object, tuple[Option, ...]]] = {}
 
     def fabrics(self, cluster: Cluster) -> dict[Fabric, tuple[Pool, ...]]:
-        """The fabrics of a cluster that several of its pools are on."""
+        """Return the fabrics that several pools of a cluster share."""
         key = (cluster.name, *(pool.name for pool in cluster.pools))
-        found = self._shared.get(key)
-        if found is None:
-            found = self._shared[key] = shared_fabrics(cluster)
-        return found
+        fabrics = self._shared.get(key)
+        if fabrics is None:
+            fabrics = self._shared[key] = shared_fabrics(cluster)
+        return fabrics
 
     def devices(self, fabric: Fabric, pool: Pool) -> tuple[Device, ...]:
         """A pool's devices as pods that talk over the fabric see them."""
@@ -121,7 +121,7 @@ class GangPlacer:
         return [(pool, self.devices(fabric, pool)) for pool in pools]
 
     def layouts(self, engine: Engine, cluster: Cluster, ledgers: Mapping[str, Ledger] = _OWN) -> Iterator[Layout]:
-        """Places for a gang over pools of one fabric; `ledgers` take the place of those of the cluster's pools.
+        """Yield places for a gang over pools of one fabric. `ledgers` replace the ledgers of the pools of the cluster.
 
         The fewest pools first, of equals those that spread no member, then the first pool for the leader.
         That each fits is likely, not certain: the ledgers decide once all of it is known.
@@ -133,12 +133,14 @@ class GangPlacer:
                 if option.pods < engine.pods:
                     continue
                 stream = option.layouts(engine)
-                first = next(stream, None)
-                if first:
-                    parts = sum(map(len, first.members))
-                    ranked.append(((len(first.pools), parts, order[option.leader.pool.name]), first, stream))
-        ranked.sort(key=lambda found: found[0])
-        yield from (first for _rank, first, _stream in ranked)
+                first_layout = next(stream, None)
+                if first_layout:
+                    part_count = sum(map(len, first_layout.members))
+                    ranked.append(
+                        ((len(first_layout.pools), part_count, order[option.leader.pool.name]), first_layout, stream)
+                    )
+        ranked.sort(key=lambda entry: entry[0])
+        yield from (first_layout for _rank, first_layout, _stream in ranked)
         for _rank, _first, stream in ranked:
             yield from stream
 
@@ -153,37 +155,39 @@ class GangPlacer:
         leader, worker = member(engine, "Leader"), member(engine, "Worker")
         pools = tuple(pool for pool, __ in views)
         resolve = self._matcher.resolve
-        needed = dict(zip((one.role for one in engine.members), self._claiming(engine, cluster), strict=True))
-        leads, works = needed["Leader"], needed["Worker"]
-        asked = tuple(
-            (resolve(leader, devices, claiming=leads), resolve(worker, devices, claiming=works))
+        claiming_by_role = dict(
+            zip((engine_member.role for engine_member in engine.members), self._claiming(engine, cluster), strict=True)
+        )
+        leader_claims, worker_claims = claiming_by_role["Leader"], claiming_by_role["Worker"]
+        resolutions = tuple(
+            (resolve(leader, devices, claiming=leader_claims), resolve(worker, devices, claiming=worker_claims))
             for __, devices in views
         )
         room = [ledgers.get(pool.name) or self._ledger(cluster.name, pool) for pool in pools]
-        key = (cluster.name, tuple(pool.name for pool in pools), asked, engine.copies, worker.pods)
+        key = (cluster.name, tuple(pool.name for pool in pools), resolutions, engine.copies, worker.pods)
         state = tuple(ledger.state for ledger in room)
-        known = self._known.get(key)
-        if known is None or known[0] != state:
-            found = self._options(list(zip(pools, room, asked, strict=True)), engine.copies, worker.pods)
-            known = self._known[key] = state, tuple(itertools.islice(found, MAX_OPTIONS))
-        if len(known[1]) == MAX_OPTIONS:
+        cached = self._known.get(key)
+        if cached is None or cached[0] != state:
+            options = self._options(list(zip(pools, room, resolutions, strict=True)), engine.copies, worker.pods)
+            cached = self._known[key] = state, tuple(itertools.islice(options, MAX_OPTIONS))
+        if len(cached[1]) == MAX_OPTIONS:
             self._matcher.work.undecided += 1
-        return known[1]
+        return cached[1]
 
-    def most(self, cluster: str, copies: int, part: Part, beside: tuple[PodSet, ...]) -> int:
-        """Return how many of a part's pods its pool takes in every copy, beside these other pods of the copy."""
-        return self._most(self._ledger(cluster, part.pool), copies, part, beside)
+    def most(self, cluster: str, copies: int, member_part: Part, neighbors: tuple[PodSet, ...]) -> int:
+        """Return how many pods of a part fit on its pool in every copy, next to other pods of the copy."""
+        return self._most(self._ledger(cluster, member_part.pool), copies, member_part, neighbors)
 
     @staticmethod
-    def _most(ledger: Ledger, copies: int, part: Part, beside: tuple[PodSet, ...]) -> int:
-        if not part.resolution.claims:
-            return part.pods
+    def _most(ledger: Ledger, copies: int, member_part: Part, neighbors: tuple[PodSet, ...]) -> int:
+        if not member_part.resolution.claims:
+            return member_part.pods
 
         def fits(count: int) -> bool:
-            return ledger.fits(Demand(copies, (*beside, PodSet(count, part.resolution.vectors))))
+            return ledger.fits(Demand(copies, (*neighbors, PodSet(count, member_part.resolution.vectors))))
 
         # Each pod of a copy is on a node of its own.
-        high = min(part.pods, part.pool.nodes - sum(pod_set.pods for pod_set in beside))
+        high = min(member_part.pods, member_part.pool.nodes - sum(pod_set.pods for pod_set in neighbors))
         if high <= 0 or not fits(1):
             return 0
         if fits(high):
@@ -196,14 +200,15 @@ class GangPlacer:
 
     def _options(self, pools: Sequence[_Room], copies: int, workers: int) -> Iterator[Option]:
         on_pools = [
-            {found.device_classes: found for found in for_worker} for _pool, _ledger, (_leader, for_worker) in pools
+            {resolution.device_classes: resolution for resolution in for_worker}
+            for _pool, _ledger, (_leader, for_worker) in pools
         ]
-        for classes in dict.fromkeys(classes for found in on_pools for classes in found):
+        for classes in dict.fromkeys(classes for resolutions in on_pools for classes in resolutions):
             rooms = []
-            for (pool, ledger, _asked), found in zip(pools, on_pools, strict=True):
-                if classes in found:
-                    part = Part(pool, workers, found[classes])
-                    rooms.append(replace(part, pods=self._most(ledger, copies, part, ())))
+            for (pool, ledger, _asked), resolutions in zip(pools, on_pools, strict=True):
+                if classes in resolutions:
+                    worker_part = Part(pool, workers, resolutions[classes])
+                    rooms.append(replace(worker_part, pods=self._most(ledger, copies, worker_part, ())))
             rooms.sort(key=lambda room: -room.pods)
             for pool, ledger, (for_leader, _worker) in pools:
                 for resolution in for_leader:
@@ -212,27 +217,28 @@ class GangPlacer:
                         yield option
 
     def _option(self, ledger: Ledger, copies: int, leader: Part, rooms: Sequence[Part]) -> Option | None:
-        """The workers' rooms beside a leader; None when the leader itself finds none, or no pod claims a device."""
-        own = next((room for room in rooms if room.pool.name == leader.pool.name), None)
+        """Return the rooms of the workers next to a leader. None if the leader does not fit, or if no pod claims a
+        device."""
+        leader_room = next((room for room in rooms if room.pool.name == leader.pool.name), None)
         if leader.resolution.claims:
-            beside = (PodSet(1, leader.resolution.vectors),)
-            if not ledger.fits(Demand(copies, beside)):
+            leader_pods = (PodSet(1, leader.resolution.vectors),)
+            if not ledger.fits(Demand(copies, leader_pods)):
                 return None
-            if own and own.pods:
-                own = replace(own, pods=self._most(ledger, copies, own, beside))
+            if leader_room and leader_room.pods:
+                leader_room = replace(leader_room, pods=self._most(ledger, copies, leader_room, leader_pods))
         elif not any(room.resolution.claims for room in rooms):
             return None
-        others = [room for room in rooms if room.pool.name != leader.pool.name]
-        return Option(leader, tuple(room for room in ([own] if own else []) + others if room.pods))
+        other_rooms = [room for room in rooms if room.pool.name != leader.pool.name]
+        return Option(leader, tuple(room for room in ([leader_room] if leader_room else []) + other_rooms if room.pods))
 
 
-def _distributions(most: Sequence[int], pods: int) -> Iterator[tuple[int, ...]]:
-    """Every way to spread pods over places that take so many each; the first places are filled first."""
-    if not most:
+def _distributions(limits: Sequence[int], pods: int) -> Iterator[tuple[int, ...]]:
+    """Yield every distribution of pods over pools with these limits. The first pools are filled first."""
+    if not limits:
         if pods == 0:
             yield ()
         return
-    rest = sum(most[1:])
-    for here in range(min(most[0], pods), max(0, pods - rest) - 1, -1):
-        for others in _distributions(most[1:], pods - here):
-            yield (here, *others)
+    remaining = sum(limits[1:])
+    for count in range(min(limits[0], pods), max(0, pods - remaining) - 1, -1):
+        for other_counts in _distributions(limits[1:], pods - count):
+            yield (count, *other_counts)

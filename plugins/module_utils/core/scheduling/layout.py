@@ -35,39 +35,52 @@ class Layout:
 
     @cached_property
     def demands(self) -> tuple[tuple[Pool, Demand], ...]:
-        """Return what every pool is charged; pools without a claiming pod are left out."""
+        """Return the charge of every pool with a claiming pod."""
         pools: dict[str, Pool] = {}
-        taken: dict[str, list[PodSet]] = {}
-        for parts in self.members:
-            for part in parts:
-                if part.resolution.claims and part.pods:
-                    pools[part.pool.name] = part.pool
-                    taken.setdefault(part.pool.name, []).append(PodSet(part.pods, part.resolution.vectors))
-        return tuple((pools[name], Demand(self.engine.copies, tuple(pod_sets))) for name, pod_sets in taken.items())
+        sets_by_pool: dict[str, list[PodSet]] = {}
+        for member_parts in self.members:
+            for member_part in member_parts:
+                if member_part.resolution.claims and member_part.pods:
+                    pools[member_part.pool.name] = member_part.pool
+                    sets_by_pool.setdefault(member_part.pool.name, []).append(
+                        PodSet(member_part.pods, member_part.resolution.vectors)
+                    )
+        return tuple(
+            (pools[name], Demand(self.engine.copies, tuple(pod_sets))) for name, pod_sets in sets_by_pool.items()
+        )
 
     @property
     def pools(self) -> tuple[str, ...]:
-        """The names of the pools, each once."""
-        return tuple(dict.fromkeys(part.pool.name for parts in self.members for part in parts))
+        """Return the names of the pools, each once."""
+        return tuple(
+            dict.fromkeys(member_part.pool.name for member_parts in self.members for member_part in member_parts)
+        )
 
     @property
     def claims(self) -> bool:
         """Return whether any pod claims a device: without a claim nothing binds the engine to a node."""
-        return any(part.resolution.claims for parts in self.members for part in parts)
+        return any(member_part.resolution.claims for member_parts in self.members for member_part in member_parts)
 
     def placed(self) -> PlacedEngine:
-        members = tuple(_placed(member, parts) for member, parts in zip(self.engine.members, self.members, strict=True))
+        members = tuple(
+            _placed(member, member_parts)
+            for member, member_parts in zip(self.engine.members, self.members, strict=True)
+        )
         return PlacedEngine(self.engine.name, members, self.engine.copies)
 
 
-def _placed(member: Member, parts: Sequence[Part]) -> PlacedMember:
-    first = parts[0]
-    shares = tuple((part.pool.name, part.pods) for part in parts) if len(parts) > 1 else ()
+def _placed(member: Member, member_parts: Sequence[Part]) -> PlacedMember:
+    first_part = member_parts[0]
+    shares = (
+        tuple((member_part.pool.name, member_part.pods) for member_part in member_parts)
+        if len(member_parts) > 1
+        else ()
+    )
     return PlacedMember(
-        first.pool.name,
-        device_requests(member, first.resolution),
+        first_part.pool.name,
+        device_requests(member, first_part.resolution),
         member.role,
         member.pods,
         shares,
-        device_constraints(member, first.resolution),
+        device_constraints(member, first_part.resolution),
     )

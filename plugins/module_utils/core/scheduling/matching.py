@@ -200,11 +200,11 @@ class Matcher:
         entries = tuple(_claimed_request(entry) for entry in claimed)
         bound = tuple(_claimed_constraint(entry) for entry in constraints)
         key = ((entries, bound), id(devices))
-        found = self._observed.get(key)
-        if found is None:
+        vectors = self._observed.get(key)
+        if vectors is None:
             self._alive[id(devices)] = devices
-            found = self._observed[key] = self._observe(entries, bound, devices)
-        return found
+            vectors = self._observed[key] = self._observe(entries, bound, devices)
+        return vectors
 
     def ways(
         self,
@@ -217,11 +217,11 @@ class Matcher:
         requests = tuple(_claimed_request(entry)[1] for entry in claimed)
         accepted = self.accepted(claimed, devices)
         node = _Node(requests, tuple(map(_claimed_constraint, constraints)), devices)
-        found: dict[Vector, Way] = {}
+        allocations: dict[Vector, Way] = {}
         for assignment in _assignments(node, list(accepted))[0]:
             vector = node.vector(assignment)
-            found.setdefault(vector, Way(vector, assignment, accepted))
-        return tuple(found[vector] for vector in _least(found)[:MAX_VECTORS])
+            allocations.setdefault(vector, Way(vector, assignment, accepted))
+        return tuple(allocations[vector] for vector in _least(allocations)[:MAX_VECTORS])
 
     def accepted(
         self, claimed: tuple[Mapping[str, Any], ...], devices: tuple[Device, ...]
@@ -239,8 +239,8 @@ class Matcher:
     def narrowed(
         self, member: Member, resolution: Resolution, kinds: Mapping[str, Kind], devices: tuple[Device, ...]
     ) -> Resolution:
-        """Return a resolution for a running pod whose claim accepts only these kinds of device, by request; as it was
-        when the pool has them no longer."""
+        """Return a resolution for a running pod whose claim accepts only these kinds of device, by request. Return
+        `resolution` if the pool no longer has the kinds."""
         requests = tuple(
             replace(request, selectors=(*request.selectors, kinds[request.name][1]))
             if request.name in kinds
@@ -253,8 +253,10 @@ class Matcher:
         except SelectorError:
             return resolution
         alike = self.resolve(replace(member, requests=requests), devices, running=True)
-        found = next((one for one in alike if one.device_classes == resolution.device_classes), None)
-        return replace(found, kinds=tuple(kinds.items())) if found else resolution
+        narrowed_resolution = next(
+            (candidate for candidate in alike if candidate.device_classes == resolution.device_classes), None
+        )
+        return replace(narrowed_resolution, kinds=tuple(kinds.items())) if narrowed_resolution else resolution
 
     def _resolve(
         self, requests: tuple[Request, ...], constraints: tuple[Constraint, ...], devices: tuple[Device, ...]
@@ -263,8 +265,8 @@ class Matcher:
         choices = [self.candidates(request, devices) for request in requests]
         node = _Node(requests, constraints, devices)
         if self._search == "Greedy":
-            first = _first_fit(node, choices)
-            assignments, complete = [] if first is None else [first], True
+            greedy_assignment = _first_fit(node, choices)
+            assignments, complete = [] if greedy_assignment is None else [greedy_assignment], True
         else:
             assignments, complete = _assignments(node, choices)
         vectors: dict[tuple[str | None, ...], dict[Vector, None]] = {}
@@ -279,12 +281,14 @@ class Matcher:
             vectors.setdefault(classes, {})[node.vector(assignment)] = None
             if constraints:
                 unpublished.setdefault(classes, {}).update(dict.fromkeys(node.unpublished(assignment)))
-        least = {classes: _least(found) for classes, found in vectors.items()}
-        found = tuple(
-            Resolution(classes, taken[:MAX_VECTORS], tuple(unpublished.get(classes, ())))
-            for classes, taken in least.items()
+        minimal_vectors = {classes: _least(class_vectors) for classes, class_vectors in vectors.items()}
+        resolutions = tuple(
+            Resolution(classes, class_vectors[:MAX_VECTORS], tuple(unpublished.get(classes, ())))
+            for classes, class_vectors in minimal_vectors.items()
         )
-        return found[:MAX_VECTORS], complete and max(len(found), *map(len, least.values()), 0) <= MAX_VECTORS
+        return resolutions[:MAX_VECTORS], complete and max(
+            len(resolutions), *map(len, minimal_vectors.values()), 0
+        ) <= MAX_VECTORS
 
     def _observe(
         self,
@@ -372,8 +376,8 @@ class _Node:
         return tuple(attribute for attribute, __ in self._whole(assignment))
 
     def _whole(self, assignment: tuple[int, ...]) -> list[tuple[str, list[int]]]:
-        """(attribute, positions) of every constraint over several devices of which no value is known."""
-        found = []
+        """Return (attribute, positions) of every constraint over several devices for which no value is published."""
+        unpublished = []
         for number, constraint in enumerate(self._constraints):
             covered = [
                 (position, request.count)
@@ -382,8 +386,8 @@ class _Node:
             ]
             positions = [position for position, __ in covered if self._values[number][position] is None]
             if positions and sum(count for __, count in covered) > 1:
-                found.append((constraint.match_attribute, positions))
-        return found
+                unpublished.append((constraint.match_attribute, positions))
+        return unpublished
 
 
 def published(device: Device, constraint: Constraint) -> tuple[str, str] | None:
@@ -412,13 +416,13 @@ def _assignments(node: _Node, choices: list[tuple[int, ...]]) -> tuple[list[tupl
     whether these are all."""
     free = [device.count for device in node.devices]
     requests = node.requests
-    found: list[tuple[int, ...]] = []
+    assignments: list[tuple[int, ...]] = []
     steps = 0
 
     def assign(request: int, chosen: tuple[int, ...]) -> None:
         nonlocal steps
         if request == len(requests):
-            found.append(chosen)
+            assignments.append(chosen)
             return
         for position in choices[request]:
             steps += 1
@@ -430,22 +434,22 @@ def _assignments(node: _Node, choices: list[tuple[int, ...]]) -> tuple[list[tupl
                 free[position] += requests[request].count
 
     assign(0, ())
-    return found, steps <= MAX_STEPS
+    return assignments, steps <= MAX_STEPS
 
 
 def _least(vectors: Iterable[Vector]) -> tuple[Vector, ...]:
-    """Return the vectors in order, without those that take as much as another one or more."""
-    kept: list[Vector] = []
+    """Return the vectors in order, without vectors that need at least as much as another vector."""
+    minimal: list[Vector] = []
     for vector in vectors:
-        if any(_covers(vector, other) for other in kept):
+        if any(_covers(vector, candidate) for candidate in minimal):
             continue
-        kept = [other for other in kept if not _covers(other, vector)]
-        kept.append(vector)
-    return tuple(kept)
+        minimal = [candidate for candidate in minimal if not _covers(candidate, vector)]
+        minimal.append(vector)
+    return tuple(minimal)
 
 
 def _covers(larger: Vector, smaller: Vector) -> bool:
-    return all(more >= less for more, less in zip(larger, smaller, strict=True))
+    return all(have >= need for have, need in zip(larger, smaller, strict=True))
 
 
 def device_requests(member: Member, resolution: Resolution) -> tuple[Mapping[str, Any], ...]:
@@ -494,19 +498,19 @@ def request_selectors(entry: Mapping[str, Any]) -> list[str]:
 
 
 def device_constraints(member: Member, resolution: Resolution) -> tuple[Mapping[str, Any], ...]:
-    """The `deviceConstraints` of a ModelReplica's member: the constraints on what it claims.
+    """Return the `deviceConstraints` of the member of a ModelReplica: the constraints on its claimed requests.
 
     One that names requests of which none is claimed is left out: without names it would be about all of them.
     """
     claimed = {entry["name"] for entry in device_requests(member, resolution)}
-    found: list[Mapping[str, Any]] = []
+    constraints: list[Mapping[str, Any]] = []
     for constraint in member.constraints:
-        named = [name for name in constraint.requests if name in claimed]
-        if named:
-            found.append({"requests": named, "matchAttribute": constraint.match_attribute})
+        request_names = [name for name in constraint.requests if name in claimed]
+        if request_names:
+            constraints.append({"requests": request_names, "matchAttribute": constraint.match_attribute})
         elif claimed and not constraint.requests:
-            found.append({"matchAttribute": constraint.match_attribute})
-    return tuple(found)
+            constraints.append({"matchAttribute": constraint.match_attribute})
+    return tuple(constraints)
 
 
 def _claimed_request(entry: Mapping[str, Any]) -> tuple[str, Request]:

@@ -101,24 +101,26 @@ def weights_refusal(need: MemoryNeed | None, device: Device) -> str:
 def holding(need: MemoryNeed | None, devices: Sequence[Device], matching: tuple[int, ...]) -> tuple[int, ...]:
     """Return the positions of matching devices that hold a model, whichever of their DeviceClass the cluster allocates:
     the claim accepts all that match."""
-    refused = {at for at in matching if weights_refusal(need, devices[at])}
-    classes = {devices[at].device_class_name for at in refused if devices[at].claim == "DRA"}
+    refused = {position for position in matching if weights_refusal(need, devices[position])}
+    classes = {devices[position].device_class_name for position in refused if devices[position].claim == "DRA"}
     return tuple(
-        at
-        for at in matching
-        if at not in refused and (devices[at].claim != "DRA" or devices[at].device_class_name not in classes)
+        position
+        for position in matching
+        if position not in refused
+        and (devices[position].claim != "DRA" or devices[position].device_class_name not in classes)
     )
 
 
 def cache_shortage(need: MemoryNeed | None, device: Device) -> str:
-    """Return why the KV cache of one request does not fit beside the weights, with the numbers; empty when it may."""
+    """Return why the KV cache of one request does not fit next to the weights, with the numbers. Empty if it might
+    fit."""
     memory = device_memory(device) if need else None
     if need is None or memory is None or not need.cache or need.weights + need.cache <= memory * need.fraction:
         return ""
-    left = int(memory * need.fraction) - need.weights
+    available = int(memory * need.fraction) - need.weights
     return (
         f"the KV cache of a request of {need.tokens:,} tokens takes {gib(need.cache)} of each device, and weights "
-        f"leave {gib(left)}: they take {_weights(need)}, {_has(need, memory)}"
+        f"leave {gib(available)}: they take {_weights(need)}, {_has(need, memory)}"
     )
 
 
@@ -150,13 +152,13 @@ def memory_shortages(
 ) -> tuple[Refusal, ...]:
     """Return the pools with replicas whose devices have too little memory, alike ones of several clusters as one:
     weights of replicas that run already, and KV caches."""
-    found: dict[tuple[str, str], set[str]] = {}
-    for each in _placed(deployments, clusters, placements):
-        reason = _shortage(each.need, each.member, each.pool)
+    names_by_shortage: dict[tuple[str, str], set[str]] = {}
+    for placed in _placed(deployments, clusters, placements):
+        reason = _shortage(placed.need, placed.member, placed.pool)
         if reason:
-            text = f"engine {each.engine} of ModelDeployment {'/'.join(each.owner)}: {reason}"
-            found.setdefault((each.pool.name, text), set()).add(each.cluster)
-    return tuple(Refusal(text, pool, tuple(sorted(names))) for (pool, text), names in sorted(found.items()))
+            text = f"engine {placed.engine} of ModelDeployment {'/'.join(placed.owner)}: {reason}"
+            names_by_shortage.setdefault((placed.pool.name, text), set()).add(placed.cluster)
+    return tuple(Refusal(text, pool, tuple(sorted(names))) for (pool, text), names in sorted(names_by_shortage.items()))
 
 
 @dataclass(frozen=True)
@@ -181,14 +183,14 @@ def memory_fits(
     deployments: Iterable[Deployment], clusters: Iterable[Cluster], placements: Iterable[Placement]
 ) -> tuple[MemoryFit, ...]:
     """Return how models fit the devices that they have, alike ones of several clusters as one."""
-    found: dict[tuple[str, str, str, str, str, int], tuple[MemoryNeed, set[str]]] = {}
-    for each in _placed(deployments, clusters, placements):
-        for request in each.member.device_requests:
-            for device in _claimable(request, each.pool):
+    needs_by_key: dict[tuple[str, str, str, str, str, int], tuple[MemoryNeed, set[str]]] = {}
+    for placed in _placed(deployments, clusters, placements):
+        for request in placed.member.device_requests:
+            for device in _claimable(request, placed.pool):
                 memory = device_memory(device)
                 if memory:
-                    key = (*each.owner, each.engine, each.pool.name, device.name, memory)
-                    found.setdefault(key, (each.need, set()))[1].add(each.cluster)
+                    key = (*placed.owner, placed.engine, placed.pool.name, device.name, memory)
+                    needs_by_key.setdefault(key, (placed.need, set()))[1].add(placed.cluster)
     return tuple(
         MemoryFit(
             *key[:5],
@@ -199,7 +201,7 @@ def memory_fits(
             key[5],
             int(key[5] * need.fraction),
         )
-        for key, (need, names) in sorted(found.items(), key=lambda entry: entry[0])
+        for key, (need, names) in sorted(needs_by_key.items(), key=lambda entry: entry[0])
     )
 
 
@@ -219,7 +221,7 @@ def _placed(
     deployments: Iterable[Deployment], clusters: Iterable[Cluster], placements: Iterable[Placement]
 ) -> Iterator[_Placed]:
     """Yield the pods of models whose size is known, by pool."""
-    needs = {deployment.key: needed for deployment in deployments if (needed := _needs(deployment.engines))}
+    needs = {deployment.key: engine_needs for deployment in deployments if (engine_needs := _needs(deployment.engines))}
     pools = {(cluster.name, pool.name): pool for cluster in clusters for pool in cluster.pools} if needs else {}
     for placement in placements:
         key = (placement.namespace, placement.deployment)

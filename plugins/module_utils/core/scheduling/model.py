@@ -138,8 +138,8 @@ class Pool:
 
     def with_nodes(self, nodes: int) -> Pool:
         """Return the pool with another number of nodes. Available nodes are removed first."""
-        most = sorted(self.unavailable, key=sum)
-        return replace(self, nodes=nodes, unavailable=tuple(most[max(0, len(most) - nodes) :]))
+        unavailable = sorted(self.unavailable, key=sum)
+        return replace(self, nodes=nodes, unavailable=tuple(unavailable[max(0, len(unavailable) - nodes) :]))
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ APART = PlannedNodes((), "Apart")
 
 
 def plan_pool(
-    node: Vector, nodes: int, load: Sequence[Pods], taken: Collection[int], work: Work
+    node: Vector, nodes: int, load: Sequence[Pods], used_numbers: Collection[int], work: Work
 ) -> list[PlannedNodes | None] | None:
     """Return the planned nodes of each of these pods, in order. None if the search finds no planned nodes.
 
@@ -43,78 +43,84 @@ def plan_pool(
     without a common kind of device do not compete. If the search finds nothing for all pods together, only the pods of
     the kind that might strand a pod, or that is slow, have planned nodes.
 
-    taken: numbers of planned nodes that must not be used.
+    used_numbers: numbers of planned nodes that must not be used.
     """
-    found = _steer(node, nodes, load, taken, work)
-    if found is not None:
-        return found
+    all_planned = _steer(node, nodes, load, used_numbers, work)
+    if all_planned is not None:
+        return all_planned
     groups = list(_competing(load))
-    critical = [group for group in groups if may_strand(node, nodes, [load[at] for at in group])]
-    critical = critical or [group for group in groups if any(load[at].slow for at in group)]
+    critical = [group for group in groups if may_strand(node, nodes, [load[position] for position in group])]
+    critical = critical or [group for group in groups if any(load[position].slow for position in group)]
     if len(groups) < 2 or len(critical) != 1:
         return None
     group = critical[0]
-    if any(not pods.open and pods.planned != ANYWHERE for at, pods in enumerate(load) if at not in group):
+    if any(
+        not pods.is_open and pods.planned != ANYWHERE for position, pods in enumerate(load) if position not in group
+    ):
         return None
-    alone = [load[at] for at in group]
-    used = tuple(have if any(pods.most[kind] for pods in alone) else 0 for kind, have in enumerate(node))
-    part = _steer(used, nodes, alone, taken, work)
-    if part is None:
+    group_load = [load[position] for position in group]
+    used = tuple(have if any(pods.most[kind] for pods in group_load) else 0 for kind, have in enumerate(node))
+    group_planned = _steer(used, nodes, group_load, used_numbers, work)
+    if group_planned is None:
         return None
-    by_position = dict(zip(group, part, strict=True))
-    return [by_position.get(at, ANYWHERE) for at in range(len(load))]
+    by_position = dict(zip(group, group_planned, strict=True))
+    return [by_position.get(position, ANYWHERE) for position in range(len(load))]
 
 
 def _competing(load: Sequence[Pods]) -> Iterator[list[int]]:
     """Return the positions of pods that have kinds of device in common, directly or by others."""
-    left = list(range(len(load)))
-    while left:
-        group = [left.pop(0)]
-        for at in group:
-            more = [other for other in left if _compete(load[at], load[other])]
-            group += more
-            left = [other for other in left if other not in more]
+    remaining = list(range(len(load)))
+    while remaining:
+        group = [remaining.pop(0)]
+        for position in group:
+            neighbors = [candidate for candidate in remaining if _compete(load[position], load[candidate])]
+            group += neighbors
+            remaining = [candidate for candidate in remaining if candidate not in neighbors]
         yield sorted(group)
 
 
-def _mates(one: Pods, other: Pods) -> bool:
-    return one.engine == other.engine
+def _mates(pods: Pods, candidate: Pods) -> bool:
+    return pods.engine == candidate.engine
 
 
-def _compete(pods: Pods, other: Pods) -> bool:
-    return _mates(pods, other) or any(map(min, pods.most, other.most))
+def _compete(pods: Pods, candidate: Pods) -> bool:
+    return _mates(pods, candidate) or any(map(min, pods.most, candidate.most))
 
 
 def _steer(
-    node: Vector, nodes: int, load: Sequence[Pods], taken: Collection[int], work: Work
+    node: Vector, nodes: int, load: Sequence[Pods], used_numbers: Collection[int], work: Work
 ) -> list[PlannedNodes | None] | None:
-    """Give numbers to all pods or, where that is not possible, to as many as leave room for the others anywhere.
+    """Return planned nodes with numbers for all pods, or for as many pods as leave room for the other pods on any node.
 
     What the others can have on one node at most, whichever it is, is reserved on every node. So each of them finds room
     wherever no pod of its copy is, and those with numbers never miss what the others have.
     """
     for modes in _modes(node, nodes, load, work):
-        free = _less(node, _sum(node, (_reserve(load, mates, modes) for mates in _engines(load))))
-        numbered = [at for at, mode in enumerate(modes) if mode is None]
-        beside = max((_in_copy(load, mates, modes) for mates in _engines(load)), default=0)
+        free = _less(node, _sum(node, (_reserve(load, positions, modes) for positions in _engines(load))))
+        numbered = [position for position, mode in enumerate(modes) if mode is None]
+        reserved_nodes = max((_in_copy(load, positions, modes) for positions in _engines(load)), default=0)
         if min(free, default=0) < 0 or not work.spend():
             continue
         with work.limited():
-            pods = [_beside_workers(load, at, modes) for at in numbered]
-            rooms = [_Room(_less(node, part.most), _less(free, part.most)) for part in load if part.unavailable]
-            planned = _Planner(free, nodes, pods, taken, work, beside, rooms).run()
+            pods = [_beside_workers(load, position, modes) for position in numbered]
+            rooms = [
+                _Room(_less(node, unavailable.most), _less(free, unavailable.most))
+                for unavailable in load
+                if unavailable.unavailable
+            ]
+            planned = _Planner(free, nodes, pods, used_numbers, work, reserved_nodes, rooms).run()
         if planned is not None:
             by_position = dict(zip(numbered, planned, strict=True))
-            return [by_position[at] if mode is None else mode for at, mode in enumerate(modes)]
+            return [by_position[position] if mode is None else mode for position, mode in enumerate(modes)]
     return None
 
 
 def _engines(load: Sequence[Pods]) -> list[list[int]]:
     """Return the positions of the pods of each engine."""
-    found: dict[object, list[int]] = {}
-    for at, pods in enumerate(load):
-        found.setdefault(pods.engine, []).append(at)
-    return list(found.values())
+    engines: dict[object, list[int]] = {}
+    for position, pods in enumerate(load):
+        engines.setdefault(pods.engine, []).append(position)
+    return list(engines.values())
 
 
 Mode = dict[int, PlannedNodes | None]  # pylint: disable=unsupported-binary-operation
@@ -124,84 +130,103 @@ Modes = tuple[PlannedNodes | None, ...]  # pylint: disable=unsupported-binary-op
 
 
 def _modes(node: Vector, nodes: int, load: Sequence[Pods], work: Work) -> list[Modes]:
-    """Return which pods may go anywhere, what reserves least for nothing first; none when there is no work left."""
+    """Return modes for the pods, first the modes with the fewest unused reserved devices. Empty without remaining
+    steps."""
     engines = _engines(load)
-    options = _limited([list(_options(node, nodes, load, mates)) for mates in engines])
+    options = _limited([list(_options(node, nodes, load, positions)) for positions in engines])
     if not work.spend(prod(map(len, options)) * len(engines)):
         return []
-    found: list[tuple[int, int, Modes]] = []
+    candidates: list[tuple[int, int, Modes]] = []
     for choice in product(*options):
-        by_position = {at: mode for chosen in choice for at, mode in chosen.items()}
-        modes = tuple(by_position[at] for at in range(len(load)))
-        unused = sum(_unused(nodes, load, mates, modes) for mates in engines)
-        found.append((unused, sum(mode is not None for mode in modes), modes))
-    return [modes for __, __, modes in sorted(found, key=lambda entry: entry[:2])]
+        by_position = {position: mode for chosen in choice for position, mode in chosen.items()}
+        modes = tuple(by_position[position] for position in range(len(load)))
+        unused = sum(_unused(nodes, load, positions, modes) for positions in engines)
+        candidates.append((unused, sum(mode is not None for mode in modes), modes))
+    return [modes for __, __, modes in sorted(candidates, key=lambda entry: entry[:2])]
 
 
 def _limited(options: Sequence[list[Mode]]) -> list[list[Mode]]:
     """Return the first options of each engine, about as many of each, with no more choices than may be tried."""
-    most = next(most for most in range(MAX_OPTIONS, 0, -1) if prod(min(len(one), most) for one in options) <= MAX_MODES)
-    kept = [one[:most] for one in options]
-    choices = prod(map(len, kept))
-    for at, one in enumerate(options):
-        if len(one) > most and choices // most * (most + 1) <= MAX_MODES:
-            choices = choices // most * (most + 1)
-            kept[at] = one[: most + 1]
-    return kept
+    limit = next(
+        limit
+        for limit in range(MAX_OPTIONS, 0, -1)
+        if prod(min(len(engine_modes), limit) for engine_modes in options) <= MAX_MODES
+    )
+    limited = [engine_modes[:limit] for engine_modes in options]
+    choices = prod(map(len, limited))
+    for index, engine_modes in enumerate(options):
+        if len(engine_modes) > limit and choices // limit * (limit + 1) <= MAX_MODES:
+            choices = choices // limit * (limit + 1)
+            limited[index] = engine_modes[: limit + 1]
+    return limited
 
 
-def _options(node: Vector, nodes: int, load: Sequence[Pods], mates: Sequence[int]) -> Iterator[Mode]:
+def _options(node: Vector, nodes: int, load: Sequence[Pods], positions: Sequence[int]) -> Iterator[Mode]:
     """Return the modes of the pods of an engine: with numbers; the workers anywhere, or all; each on another node."""
-    kept = {at: _kept_mode(node, load[at]) for at in mates if not load[at].open or load[at].at_most}
-    free = [at for at in mates if at not in kept]
-    numbers = {**kept, **dict.fromkeys(free)}
+    fixed_modes = {
+        position: _kept_mode(node, load[position])
+        for position in positions
+        if not load[position].is_open or load[position].at_most
+    }
+    free = [position for position in positions if position not in fixed_modes]
+    numbers = {**fixed_modes, **dict.fromkeys(free)}
     yield numbers
-    if not free or sum(load[at].count for at in mates) < 2:
+    if not free or sum(load[position].count for position in positions) < 2:
         return
-    if any(load[at].leads for at in free) and len(free) > 1:
-        yield {**numbers, **{at: ANYWHERE for at in free if not load[at].leads}}
-    yield {**kept, **dict.fromkeys(free, ANYWHERE)}
-    if not kept and load[mates[0]].copies > 1 and sum(load[at].count for at in mates) <= nodes:
+    if any(load[position].leads for position in free) and len(free) > 1:
+        yield {**numbers, **{position: ANYWHERE for position in free if not load[position].leads}}
+    yield {**fixed_modes, **dict.fromkeys(free, ANYWHERE)}
+    if (
+        not fixed_modes
+        and load[positions[0]].copies > 1
+        and sum(load[position].count for position in positions) <= nodes
+    ):
         yield dict.fromkeys(free, APART)
 
 
 def _kept_mode(node: Vector, pods: Pods) -> PlannedNodes | None:
     """Return the mode of pods that run, or are spread over pools: where they take whole nodes, nothing is beside."""
-    if pods.open:
+    if pods.is_open:
         return None if pods.vectors == (node,) else ANYWHERE
     return pods.planned if pods.planned in (ANYWHERE, APART) else None
 
 
-def _reserve(load: Sequence[Pods], mates: Sequence[int], modes: Modes) -> Vector | None:
+def _reserve(load: Sequence[Pods], positions: Sequence[int], modes: Modes) -> Vector | None:
     """Return the most that pods of an engine that go anywhere have on a node; None without any."""
-    anywhere = [load[at] for at in mates if modes[at] is not None]
+    anywhere = [load[position] for position in positions if modes[position] is not None]
     if not anywhere:
         return None
-    most = tuple(map(max, zip(*(pods.most for pods in anywhere), strict=True)))
-    return most if all(modes[at] == APART for at in mates) else _times(most, anywhere[0].copies)
+    maximum = tuple(map(max, zip(*(pods.most for pods in anywhere), strict=True)))
+    return maximum if all(modes[position] == APART for position in positions) else _times(maximum, anywhere[0].copies)
 
 
-def _unused(nodes: int, load: Sequence[Pods], mates: Sequence[int], modes: Modes) -> int:
-    """Return how many devices are reserved for nothing."""
-    reserved = _reserve(load, mates, modes)
-    used = sum(sum(load[at].most) * load[at].copies * load[at].pods for at in mates if modes[at] is not None)
+def _unused(nodes: int, load: Sequence[Pods], positions: Sequence[int], modes: Modes) -> int:
+    """Return the number of devices that are reserved but not used."""
+    reserved = _reserve(load, positions, modes)
+    used = sum(
+        sum(load[position].most) * load[position].copies * load[position].pods
+        for position in positions
+        if modes[position] is not None
+    )
     return nodes * sum(reserved) - used if reserved else 0
 
 
-def _in_copy(load: Sequence[Pods], mates: Sequence[int], modes: Modes) -> int:
-    """Return on how many nodes pods of an engine that go anywhere have to be that no two of them share."""
-    anywhere = [at for at in mates if modes[at] is not None]
-    if any(modes[at] == APART for at in anywhere):
-        return sum(load[at].count for at in mates)
-    return sum(load[at].pods for at in mates) if anywhere else 0
+def _in_copy(load: Sequence[Pods], positions: Sequence[int], modes: Modes) -> int:
+    """Return the number of different nodes that the pods of an engine without fixed nodes need."""
+    anywhere = [position for position in positions if modes[position] is not None]
+    if any(modes[position] == APART for position in anywhere):
+        return sum(load[position].count for position in positions)
+    return sum(load[position].pods for position in positions) if anywhere else 0
 
 
-def _beside_workers(load: Sequence[Pods], at: int, modes: Modes) -> Pods:
+def _beside_workers(load: Sequence[Pods], position: int, modes: Modes) -> Pods:
     """Return pods with a number as they count beside what is reserved: no worker of its copy is beside a leader."""
-    pods = load[at]
-    if not pods.leads or not pods.open:
+    pods = load[position]
+    if not pods.leads or not pods.is_open:
         return pods
-    workers = [other for other, mode in zip(load, modes, strict=True) if mode == ANYWHERE and _mates(other, pods)]
+    workers = [
+        candidate for candidate, mode in zip(load, modes, strict=True) if mode == ANYWHERE and _mates(candidate, pods)
+    ]
     if not workers:
         return pods
     return replace(pods, vectors=(tuple(max(0, need) for need in _less(pods.most, workers[0].most)),))
@@ -244,41 +269,42 @@ class _Planner:
         node: Vector,
         nodes: int,
         load: Sequence[Pods],
-        taken: Collection[int],
+        used_numbers: Collection[int],
         work: Work,
-        beside: int,
+        reserved_nodes: int,
         rooms: Sequence[_Room] = (),
     ) -> None:
-        """`beside`: number of nodes that pods without a fixed node might occupy, in addition to the nodes planned here.
+        """`reserved_nodes`: number of nodes that pods without a fixed node might occupy, in addition to the nodes
+        planned here.
         `rooms`: available devices of nodes with unavailable devices."""
         self._node = node
         self._left = nodes
         self._load = load
         self._work = work
-        self._others = beside
+        self._reserved_nodes = reserved_nodes
         self._open = nodes
         self._planned: list[PlannedNodes | None] = [pods.planned for pods in load]
         self._groups: dict[int, _Group] = {}
-        self._numbers = set(taken)
+        self._numbers = set(used_numbers)
         self._rooms = rooms
 
     def run(self) -> list[PlannedNodes | None] | None:
-        """Return what is planned, or None."""
-        kept = [pods for pods in self._load if not pods.open]
-        for pods in sorted(kept, key=lambda pods: len(pods.planned.numbers) if pods.planned else 0):
+        """Return the planned nodes, None if the search finds none."""
+        fixed_pods = [pods for pods in self._load if not pods.is_open]
+        for pods in sorted(fixed_pods, key=lambda pods: len(pods.planned.numbers) if pods.planned else 0):
             self._keep(pods)
         # Pods without numbers might all be on one node.
-        unnumbered = [pods for pods in kept if not (pods.unavailable or (pods.planned and pods.planned.numbers))]
-        self._open -= sum(pods.count for pods in kept if pods.unavailable)
+        unnumbered = [pods for pods in fixed_pods if not (pods.unavailable or (pods.planned and pods.planned.numbers))]
+        self._open -= sum(pods.count for pods in fixed_pods if pods.unavailable)
         if not _fits(self._node, _sum(self._node, (_times(pods.most, pods.count) for pods in unnumbered))):
             self._open -= sum(pods.count for pods in unnumbered)
-        order = [at for at, pods in enumerate(self._load) if pods.open]
+        order = [position for position, pods in enumerate(self._load) if pods.is_open]
         if len(order) > MAX_PLANNED:
             return None
-        order.sort(key=lambda at: (-self._load[at].count, -sum(self._load[at].most), at))
-        for at in order:
-            self._planned[at] = None
-        if self._left < 0 or self._open < self._others:
+        order.sort(key=lambda position: (-self._load[position].count, -sum(self._load[position].most), position))
+        for position in order:
+            self._planned[position] = None
+        if self._left < 0 or self._open < self._reserved_nodes:
             return None
         return self._planned if self._place(order) else None
 
@@ -327,22 +353,22 @@ class _Planner:
         """Return whether each node with unavailable devices fits all pods of a number if it fits any of them.
         Numbers without open pods already have nodes."""
         members: dict[int, list[int]] = {}
-        for at, planned in enumerate(self._planned):
+        for position, planned in enumerate(self._planned):
             if planned is not None and planned.numbers:
-                members.setdefault(planned.numbers[0], []).append(at)
+                members.setdefault(planned.numbers[0], []).append(position)
         return all(
             _fits(room.free, self._on_one_node(group))
-            or not any(_fits(room.available, vector) for at in group for vector in self._load[at].vectors)
+            or not any(_fits(room.available, vector) for position in group for vector in self._load[position].vectors)
             for group in members.values()
-            if any(self._load[at].open for at in group)
+            if any(self._load[position].is_open for position in group)
             for room in self._rooms
         )
 
     def _on_one_node(self, group: Iterable[int]) -> Vector:
         """Return the maximum devices that pods of a number use on one node."""
         needs = []
-        for at in group:
-            pods, planned = self._load[at], self._planned[at]
+        for position in group:
+            pods, planned = self._load[position], self._planned[position]
             sharing = planned.sharing if planned else ""
             if sharing == "Alone":
                 return self._node
@@ -352,19 +378,19 @@ class _Planner:
     def _place(self, order: Sequence[int]) -> bool:
         if not order:
             return not self._rooms or self._is_bindable()
-        at, rest = order[0], order[1:]
-        pods = self._load[at]
-        if not self._others and not pods.slow and all(vector == self._node for vector in pods.vectors):
+        position, remaining = order[0], order[1:]
+        pods = self._load[position]
+        if not self._reserved_nodes and not pods.slow and all(vector == self._node for vector in pods.vectors):
             self._left -= pods.count
-            if self._left >= 0 and self._place(rest):
+            if self._left >= 0 and self._place(remaining):
                 return True
             self._left += pods.count
             return False
         for planned in self._choices(pods):
-            self._planned[at] = planned
-            if self._place(rest):
+            self._planned[position] = planned
+            if self._place(remaining):
                 return True
-            self._planned[at] = None
+            self._planned[position] = None
         return False
 
     def _choices(self, pods: Pods) -> Iterator[PlannedNodes]:
@@ -377,20 +403,20 @@ class _Planner:
             yield from self._first(pods, "Together", _less(self._node, together))
         if pods.count > 1 and _fits(self._node, pods.most):
             yield from self._first(pods, "OnePerNode", _less(self._node, pods.most))
-            if not self._others:
+            if not self._reserved_nodes:
                 yield from self._first(pods, "Alone", _times(self._node, 0))
 
     def _join(self, pods: Pods, needs: Vector) -> Iterator[PlannedNodes]:
-        tried = set()
+        seen_vectors = set()
         for group in self._tightest():
             apart = group.sharing != "Together" or len(group.numbers) > 1 or pods.engine in group.engines
-            if apart or group.free in tried or not _fits(group.free, needs) or not self._work.spend():
+            if apart or group.free in seen_vectors or not _fits(group.free, needs) or not self._work.spend():
                 continue
-            tried.add(group.free)
-            before = group.free, group.engines
+            seen_vectors.add(group.free)
+            previous = group.free, group.engines
             group.free, group.engines = _less(group.free, needs), (*group.engines, pods.engine)
             yield PlannedNodes(group.numbers, "Together")
-            group.free, group.engines = before
+            group.free, group.engines = previous
 
     def _beside(self, pods: Pods) -> Iterator[PlannedNodes]:
         for above in self._tightest():
@@ -410,8 +436,10 @@ class _Planner:
         """
         if pods.engine not in above.engines:
             return True
-        mates = [other for other in self._load if _mates(other, pods)]
-        crosswise = pods.copies == len(mates) == above.nodes == 2 and all(other.pods == 1 for other in mates)
+        copy_pods = [candidate for candidate in self._load if _mates(candidate, pods)]
+        crosswise = pods.copies == len(copy_pods) == above.nodes == 2 and all(
+            candidate.pods == 1 for candidate in copy_pods
+        )
         return crosswise and above.engines.count(pods.engine) == 1
 
     def _first(self, pods: Pods, use: NodeSharing, free: Vector) -> Iterator[PlannedNodes]:
@@ -430,13 +458,13 @@ class _Planner:
 
 
 def nodes_of(node: Vector, pods: Pods, use: str) -> int:
-    """Return how many nodes pods take that are used so."""
+    """Return the number of nodes that pods with this kind of sharing use."""
     if use == "Together":
         return 1
     if use == "OnePerNode":
         return pods.count
-    each = min((have // need for have, need in zip(node, pods.most, strict=True) if need), default=0)
-    return pods.pods * -(-pods.copies // max(1, each))
+    pods_per_node = min((have // need for have, need in zip(node, pods.most, strict=True) if need), default=0)
+    return pods.pods * -(-pods.copies // max(1, pods_per_node))
 
 
 def _fits(free: Vector, needs: Vector) -> bool:

@@ -44,11 +44,11 @@ class Packing:
 
 
 def pack(node: Vector, nodes: int, load: Load, work: Work | None) -> Packing:
-    """Pack a load onto so many nodes with these devices. Without `work` only the first fit is tried."""
+    """Pack a load onto a number of nodes with these devices. Without `work`, only the first fit is tried."""
     free = {node: nodes} if nodes > 0 else {}
-    found = _first_fit(free, load)
-    if found is not None:
-        return Packing(found)
+    first_fit = _first_fit(free, load)
+    if first_fit is not None:
+        return Packing(first_fit)
     if work is None:
         return Packing(None, proven=False)
     if _exceeds(node, nodes, load):
@@ -59,8 +59,9 @@ def pack(node: Vector, nodes: int, load: Load, work: Work | None) -> Packing:
 
 
 def _options_for(free: Free, pod: Pod) -> list[tuple[Vector, Vector]]:
-    """(node, node after the pod) for every kind of node that can take it: first alternative, tightest node first."""
-    found: list[tuple[Vector, Vector]] = []
+    """Return (node, node after the pod) for every kind of node that fits a pod: first alternative first, tightest node
+    first."""
+    options: list[tuple[Vector, Vector]] = []
     for alternative in pod:
         fitting = [
             node
@@ -68,26 +69,26 @@ def _options_for(free: Free, pod: Pod) -> list[tuple[Vector, Vector]]:
             if nodes and all(have >= need for have, need in zip(node, alternative, strict=True))
         ]
         fitting.sort(key=lambda node: (sum(node), node))
-        found.extend(
+        options.extend(
             (node, tuple(have - need for have, need in zip(node, alternative, strict=True))) for node in fitting
         )
-    return found
+    return options
 
 
 def _first_fit(free: Free, load: Load) -> Free | None:
     free = dict(free)
     for (__, pods), count in load:
-        left = count
-        while left:
-            placed = _fill_tightest(free, pods[0], left) if len(pods) == 1 else _spread(free, pods)
+        remaining = count
+        while remaining:
+            placed = _fill_tightest(free, pods[0], remaining) if len(pods) == 1 else _spread(free, pods)
             if not placed:
                 return None
-            left -= placed
+            remaining -= placed
     return free
 
 
 def _fill_tightest(free: Free, pod: Pod, count: int) -> int:
-    """Place equal pods on the tightest kind of node that takes one; how many, 0 when none does.
+    """Place equal pods on the tightest kind of node that fits one. Return the number of placed pods.
 
     A node that took a pod is tighter than before and gets the next one too, so as many as fit go onto each at once.
     That holds for any alternative: what no node could take before, no fuller node can take now.
@@ -95,30 +96,30 @@ def _fill_tightest(free: Free, pod: Pod, count: int) -> int:
     choice = next(iter(_options_for(free, pod)), None)
     if choice is None:
         return 0
-    node, after = choice
-    taken = tuple(have - left for have, left in zip(node, after, strict=True))
-    each = min(have // need for have, need in zip(node, taken, strict=True) if need)
-    nodes = min(free[node], count // each)
+    node, remaining = choice
+    used = tuple(have - unused for have, unused in zip(node, remaining, strict=True))
+    pods_per_node = min(have // need for have, need in zip(node, used, strict=True) if need)
+    nodes = min(free[node], count // pods_per_node)
     if nodes == 0:
-        nodes, each = 1, count
+        nodes, pods_per_node = 1, count
     free[node] -= nodes
-    full = tuple(have - each * need for have, need in zip(node, taken, strict=True))
+    full = tuple(have - pods_per_node * need for have, need in zip(node, used, strict=True))
     free[full] = free.get(full, 0) + nodes
-    return nodes * each
+    return nodes * pods_per_node
 
 
 def _spread(free: Free, pods: tuple[Pod, ...]) -> int:
-    """Place the pods of one copy on nodes of their own: 1, or 0 when they do not fit."""
-    held: list[Vector] = []
+    """Place the pods of one copy on separate nodes. Return 1, or 0 if they do not fit."""
+    used_nodes: list[Vector] = []
     for pod in pods:
         choice = next(iter(_options_for(free, pod)), None)
         if choice is None:
             return 0
-        node, after = choice
+        node, remaining = choice
         free[node] -= 1
-        held.append(after)
-    for after in held:
-        free[after] = free.get(after, 0) + 1
+        used_nodes.append(remaining)
+    for remaining in used_nodes:
+        free[remaining] = free.get(remaining, 0) + 1
     return 1
 
 
@@ -141,7 +142,7 @@ def _exceeds(node: Vector, nodes: int, load: Load) -> bool:
 def _sets_of_kinds(node: Vector) -> list[tuple[int, ...]]:
     """Return sets of kinds of devices for which needs are compared with what is there: each, all, and any other while
     they are few. A pod with alternatives may need none of one kind and none of another, and yet one of the two."""
-    kinds = [at for at, have in enumerate(node) if have]
+    kinds = [index for index, have in enumerate(node) if have]
     if len(kinds) <= _MOST_KINDS:
         return [kind for size in range(1, len(kinds) + 1) for kind in itertools.combinations(kinds, size)]
     return [*((kind,) for kind in kinds), tuple(kinds)]
@@ -202,45 +203,46 @@ class _Search:
             sums.append(sums[-1] + least_of(pod, kinds))
         return reversed(sums)
 
-    def _place(self, position: int, held: tuple[Vector, ...]) -> bool:
-        """Place the pods from a position on. `held` are the nodes that other pods of the same copy are on."""
+    def _place(self, position: int, used_nodes: tuple[Vector, ...]) -> bool:
+        """Place the pods from a position on. `used_nodes`: nodes of other pods of the same copy."""
         pods, free = self._pods, self._free
         begun = position and (position == len(pods) or pods[position][0] != pods[position - 1][0])
-        mine = () if begun else held
+        copy_nodes = () if begun else used_nodes
         if begun:
-            self._give_back(held)
+            self._give_back(used_nodes)
         if position == len(pods):
             return True
-        if not self._is_hopeless(position, mine):
-            for node, after in _options_for(free, pods[position][1]):
+        if not self._is_hopeless(position, copy_nodes):
+            for node, remaining in _options_for(free, pods[position][1]):
                 if not self._work.spend():
                     self.cut = True
                     break
                 free[node] -= 1
-                if self._place(position + 1, (*mine, after)):
+                if self._place(position + 1, (*copy_nodes, remaining)):
                     return True
                 free[node] += 1
                 if self.cut:
                     break
         if begun:
-            self._take(held)
+            self._take(used_nodes)
         return False
 
-    def _is_hopeless(self, position: int, held: tuple[Vector, ...]) -> bool:
+    def _is_hopeless(self, position: int, used_nodes: tuple[Vector, ...]) -> bool:
         """Return True for a state that was seen before, or has fewer devices left than its pods need."""
-        state = (position, frozenset(item for item in self._free.items() if item[1]), tuple(sorted(held)))
+        state = (position, frozenset(item for item in self._free.items() if item[1]), tuple(sorted(used_nodes)))
         if state in self._seen:
             return True
         self._seen.add(state)
-        left = [*state[1], *((node, 1) for node in held)]
+        node_counts = [*state[1], *((node, 1) for node in used_nodes)]
         return any(
-            needs[position] > sum(_sum(node, kinds) * nodes for node, nodes in left) for kinds, needs in self._needs
+            needs[position] > sum(_sum(node, kinds) * nodes for node, nodes in node_counts)
+            for kinds, needs in self._needs
         )
 
-    def _give_back(self, held: tuple[Vector, ...]) -> None:
-        for node in held:
+    def _give_back(self, used_nodes: tuple[Vector, ...]) -> None:
+        for node in used_nodes:
             self._free[node] = self._free.get(node, 0) + 1
 
-    def _take(self, held: tuple[Vector, ...]) -> None:
-        for node in held:
+    def _take(self, used_nodes: tuple[Vector, ...]) -> None:
+        for node in used_nodes:
             self._free[node] -= 1

@@ -19,7 +19,7 @@ from .model import Cluster, Engine, Member, PlacedEngine, PlacedMember, Pool
 # (pool, pods per copy) of one member.
 Shares = tuple[tuple[Pool, int], ...]
 
-# A pool's devices as the engine sees them.
+# Function that returns the devices of a pool that an engine may use.
 View = Callable[[Pool], tuple[Device, ...]]
 
 
@@ -39,9 +39,9 @@ def pin(
         members = {member.role: member for member in observed[engine.name].members}
         if len(members) != len(engine.members) or any(member.role not in members for member in engine.members):
             return f"the members of engine {engine.name} changed"
-        gone = sorted({name for member in members.values() for name, __ in member.pods_by_pool} - set(pools))
-        if gone:
-            return f"pool {gone[0]} on {cluster.name} is gone"
+        missing_pools = sorted({name for member in members.values() for name, __ in member.pods_by_pool} - set(pools))
+        if missing_pools:
+            return f"pool {missing_pools[0]} on {cluster.name} is gone"
         layout = _in_place(engine, observed[engine.name], pools, cluster.name, capacity)
         if isinstance(layout, str):
             return layout
@@ -64,12 +64,12 @@ def _in_place(
             return f"pools {names} on {cluster} no longer share a fabric, engine {engine.name} needs one"
         views = [partial(capacity.gang_placer.devices, fabric) for fabric in sorted(common)]
     for view in views:
-        parts = tuple(
+        layout_members = tuple(
             _parts(member, by_role[member.role], on, view, capacity)
             for member, on in zip(engine.members, shares, strict=True)
         )
-        layout = Layout(engine, parts)
-        if all(parts) and layout.claims:
+        layout = Layout(engine, layout_members)
+        if all(layout_members) and layout.claims:
             return layout
     return f"pool {names} on {cluster} no longer satisfies engine {engine.name}"
 
@@ -79,15 +79,16 @@ def _as_they_are(pool: Pool) -> tuple[Device, ...]:
 
 
 def _shares(member: Member, observed: PlacedMember, pools: dict[str, Pool]) -> Shares:
-    """The pools that a member is on with its pods there, no more than it has now: the last pools give way first."""
+    """Return the pools of a member with the number of its pods there, at most its current number. The last pools lose
+    pods first."""
     if len(observed.pods_by_pool) == 1:
         return ((pools[observed.pool], member.pods),)
-    left = member.pods
+    remaining = member.pods
     shares = []
     for name, pods in observed.pods_by_pool:
-        if min(pods, left) > 0:
-            shares.append((pools[name], min(pods, left)))
-        left -= min(pods, left)
+        if min(pods, remaining) > 0:
+            shares.append((pools[name], min(pods, remaining)))
+        remaining -= min(pods, remaining)
     return tuple(shares)
 
 
@@ -105,30 +106,33 @@ def _parts(
     claimed = [(entry["name"], entry["deviceClassName"]) for entry in observed.device_requests]
     ranked = sorted(resolutions[0], key=lambda option: _claims(member, option) != claimed)
     for option in ranked:
-        alike = [_same(option, others) for others in resolutions]
-        parts = tuple(
+        alike = [_same(option, pool_resolutions) for pool_resolutions in resolutions]
+        member_parts = tuple(
             Part(pool, pods, resolution)
             for (pool, pods), resolution in zip(shares, alike, strict=True)
             if resolution is not None
         )
-        if len(parts) == len(shares):
-            return _as_claimed(resident, observed, parts, view, capacity)
+        if len(member_parts) == len(shares):
+            return _as_claimed(resident, observed, member_parts, view, capacity)
     return ()
 
 
 def _as_claimed(
-    member: Member, observed: PlacedMember, parts: tuple[Part, ...], view: View, capacity: FleetCapacity
+    member: Member, observed: PlacedMember, member_parts: tuple[Part, ...], view: View, capacity: FleetCapacity
 ) -> tuple[Part, ...]:
     """Return the parts of a member with the kinds of device that its claim is limited to already."""
     kinds = kinds_of(observed.device_requests, member.requests)
     if not kinds:
-        return parts
+        return member_parts
     narrowed = capacity.matcher.narrowed
-    return tuple(replace(part, resolution=narrowed(member, part.resolution, kinds, view(part.pool))) for part in parts)
+    return tuple(
+        replace(member_part, resolution=narrowed(member, member_part.resolution, kinds, view(member_part.pool)))
+        for member_part in member_parts
+    )
 
 
-def _same(option: Resolution, others: Sequence[Resolution]) -> Resolution | None:
-    return next((other for other in others if other.device_classes == option.device_classes), None)
+def _same(option: Resolution, candidates: Sequence[Resolution]) -> Resolution | None:
+    return next((candidate for candidate in candidates if candidate.device_classes == option.device_classes), None)
 
 
 def _claims(member: Member, resolution: Resolution) -> list[tuple[str, str]]:
@@ -136,10 +140,10 @@ def _claims(member: Member, resolution: Resolution) -> list[tuple[str, str]]:
 
 
 def missing(layout: Layout) -> int:
-    """Pods of every copy that have no place in the layout yet."""
+    """Return the number of pods of every copy without a place in the layout."""
     return sum(
-        member.pods - sum(part.pods for part in parts)
-        for member, parts in zip(layout.engine.members, layout.members, strict=True)
+        member.pods - sum(member_part.pods for member_part in member_parts)
+        for member, member_parts in zip(layout.engine.members, layout.members, strict=True)
     )
 
 
@@ -149,19 +153,19 @@ def grow(layout: Layout, cluster: str, capacity: FleetCapacity) -> Layout:
     First what fits, in the order of the pools. What fits nowhere goes to the pool with most nodes left for a copy, and
     the pool is overcommitted then, as with any edit that makes a replica larger than its place.
     """
-    for position, parts in enumerate(layout.members):
-        short = layout.engine.members[position].pods - sum(part.pods for part in parts)
-        grown = list(parts)
-        for number, part in enumerate(grown):
-            beside = _beside(layout, position, part.pool)
-            most = capacity.gang_placer.most(
-                cluster, layout.engine.copies, replace(part, pods=part.pods + short), beside
+    for position, member_parts in enumerate(layout.members):
+        short = layout.engine.members[position].pods - sum(member_part.pods for member_part in member_parts)
+        grown = list(member_parts)
+        for number, member_part in enumerate(grown):
+            neighbors = _beside(layout, position, member_part.pool)
+            limit = capacity.gang_placer.most(
+                cluster, layout.engine.copies, replace(member_part, pods=member_part.pods + short), neighbors
             )
-            more = min(short, max(0, most - part.pods))
-            grown[number] = replace(part, pods=part.pods + more)
-            short -= more
+            added = min(short, max(0, limit - member_part.pods))
+            grown[number] = replace(member_part, pods=member_part.pods + added)
+            short -= added
         while short > 0:
-            number = max(range(len(grown)), key=lambda at: grown[at].pool.nodes - grown[at].pods)
+            number = max(range(len(grown)), key=lambda index: grown[index].pool.nodes - grown[index].pods)
             grown[number] = replace(grown[number], pods=grown[number].pods + 1)
             short -= 1
         layout = replace(layout, members=(*layout.members[:position], tuple(grown), *layout.members[position + 1 :]))
@@ -169,10 +173,10 @@ def grow(layout: Layout, cluster: str, capacity: FleetCapacity) -> Layout:
 
 
 def _beside(layout: Layout, position: int, pool: Pool) -> tuple[PodSet, ...]:
-    """The claiming pods that other members of the engine have on a pool."""
+    """Return the claiming pods of other members of the engine on a pool."""
     return tuple(
-        PodSet(part.pods, part.resolution.vectors)
-        for other, parts in enumerate(layout.members)
-        for part in parts
-        if other != position and part.pool.name == pool.name and part.resolution.claims
+        PodSet(member_part.pods, member_part.resolution.vectors)
+        for index, member_parts in enumerate(layout.members)
+        for member_part in member_parts
+        if index != position and member_part.pool.name == pool.name and member_part.resolution.claims
     )

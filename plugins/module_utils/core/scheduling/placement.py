@@ -158,7 +158,7 @@ class _Decision:
         if all(state.missing <= 0 for state in self._states.values()):
             return
         fits = {(key, name): list(fits) for key, state in self._states.items() for name, fits in state.new.items()}
-        kept = {
+        kept_entries = {
             (key, entry.placement.cluster, entry.placement.index): entry
             for key, state in self._states.items()
             for entry in state.kept
@@ -167,7 +167,7 @@ class _Decision:
         for placement in placements:
             key, name = (placement.namespace, placement.deployment), placement.cluster
             fit = fits[key, name].pop(0) if placement.state == "new" else None
-            entry = None if fit else kept[key, name, placement.index]
+            entry = None if fit else kept_entries[key, name, placement.index]
             if entry and (
                 placement.state == "held" or entry.replica.stranded or _claims(placement) == _claims(entry.placement)
             ):

@@ -45,11 +45,11 @@ def preempt(
     """
     best: tuple[tuple[list[int], int, int], str, list[_Victim], ReplicaFit] | None = None
     candidates: dict[str, list[_Victim]] = {}
-    for other in states:
-        if other.deployment.priority < state.deployment.priority and other.may_change:
-            for entry in other.kept:
+    for victim_state in states:
+        if victim_state.deployment.priority < state.deployment.priority and victim_state.may_change:
+            for entry in victim_state.kept:
                 if entry.placement.state == "kept" and not entry.replica.stranded:
-                    candidates.setdefault(entry.placement.cluster, []).append(_Victim(other, entry))
+                    candidates.setdefault(entry.placement.cluster, []).append(_Victim(victim_state, entry))
     for name in clusters:
         if name not in candidates or fleet[name].silent:
             continue

@@ -22,7 +22,7 @@ _LONGEST_CHAIN = 3
 # The search recurses once per deployment and cluster. With more of them it would end at its bound anyway.
 _MOST_PLACES = 300
 
-# Steps charged for each question about a cluster, beside those of its search.
+# Steps charged for each query of a cluster, in addition to the steps of its search.
 _FIT_STEPS = 100
 
 # Replicas of each deployment on a cluster: (number of the deployment, count).
@@ -31,14 +31,14 @@ _Counts = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True)
 class NewReplicas:
-    """The new replicas of a deployment: its engines, the clusters that it may use, and the places by cluster.
+    """New replicas of a deployment: its engines, the clusters that it may use, and the places by cluster.
 
-    `allows` says whether so many new replicas by cluster may be placed; without it any may.
+    `allows` returns whether a number of new replicas by cluster may be placed. Without `allows`, any number may.
     """
 
     engines: tuple[Engine, ...]
     clusters: Mapping[str, None]
-    places: dict[str, list[ReplicaFit]]
+    fits_by_cluster: dict[str, list[ReplicaFit]]
     allows: Callable[[Counter[str]], bool] | None = None
 
 
@@ -77,7 +77,7 @@ class _Rearrangement:
         self._cut = False
         self._before: dict[str, Counter[int]] = {}
         for number, new in enumerate(deployments):
-            for name, fits in new.places.items():
+            for name, fits in new.fits_by_cluster.items():
                 if fits:
                     self._before.setdefault(name, Counter())[number] = len(fits)
         self._ledgers: dict[str, dict[str, Ledger]] = {}
@@ -85,22 +85,24 @@ class _Rearrangement:
         self._fits: dict[object, list[ReplicaFit] | None] = {}
 
     def succeeds(self) -> bool:
-        """Search, and carry out what was found."""
+        """Search for new places, and apply them. Return whether the search found places."""
         clusters, movable = self._reached()
         self._spend(len(clusters))
-        own = [name for name in self._deployments[self._last].clusters if self._fit(name, Counter({self._last: 1}))]
-        found = None
-        if movable and own and not self._exceeds(clusters, movable):
-            found = self._by_chain(own)
-            if found is None and len(clusters) * (len(movable) + 1) > _MOST_PLACES:
+        candidates = [
+            name for name in self._deployments[self._last].clusters if self._fit(name, Counter({self._last: 1}))
+        ]
+        assignment = None
+        if movable and candidates and not self._exceeds(clusters, movable):
+            assignment = self._by_chain(candidates)
+            if assignment is None and len(clusters) * (len(movable) + 1) > _MOST_PLACES:
                 self._cut = True
-            elif found is None:
-                found = self._by_all(clusters, movable)
+            elif assignment is None:
+                assignment = self._by_all(clusters, movable)
         if self._cut:
             self._capacity.work.undecided += 1
-        if found is None:
+        if assignment is None:
             return False
-        self._apply(found)
+        self._apply(assignment)
         return True
 
     def _reached(self) -> tuple[list[str], list[int]]:
@@ -113,72 +115,77 @@ class _Rearrangement:
             for number in self._before.get(waiting.pop(), ()):
                 if number not in movable:
                     movable[number] = None
-                    more = [name for name in self._deployments[number].clusters if name not in clusters]
-                    clusters.update(dict.fromkeys(more))
-                    waiting += more
+                    new_clusters = [name for name in self._deployments[number].clusters if name not in clusters]
+                    clusters.update(dict.fromkeys(new_clusters))
+                    waiting += new_clusters
         return sorted(clusters), sorted(movable)
 
     def _exceeds(self, clusters: Sequence[str], movable: Sequence[int]) -> bool:
-        """Return True when all replicas together take more than all clusters have left, wherever they are."""
-        needed = sum(
-            self._least(number) * sum(map(len, self._deployments[number].places.values())) for number in movable
+        """Return whether all replicas together need more than all clusters have left, on any clusters."""
+        required = sum(
+            self._least(number) * sum(map(len, self._deployments[number].fits_by_cluster.values()))
+            for number in movable
         )
-        needed += self._least(self._last)
-        left = 0
+        required += self._least(self._last)
+        available = 0
         for name in clusters:
             self._kind(name)
-            left += sum(ledger.left() for ledger in self._ledgers[name].values())
-        return needed > left
+            available += sum(ledger.left() for ledger in self._ledgers[name].values())
+        return required > available
 
     def _least(self, number: int) -> int:
-        """Return what a replica takes at least, on any cluster of its deployment."""
+        """Return the minimum number of devices of a replica, on any cluster of its deployment."""
         new = self._deployments[number]
         key = (id(new.engines), id(new.clusters))
         if key not in self._known_least:
-            found = (self._capacity.least(new.engines, self._fleet[name]) for name in new.clusters)
-            self._known_least[key] = min(found, default=0)
+            counts = (self._capacity.least(new.engines, self._fleet[name]) for name in new.clusters)
+            self._known_least[key] = min(counts, default=0)
         return self._known_least[key]
 
-    def _by_chain(self, own: Sequence[str]) -> dict[str, Counter[int]] | None:
-        """One replica gives way to another, which makes a third give way, and so on."""
-        counts = {name: Counter(found) for name, found in self._before.items()}
-        tried: set[tuple[int, str, int]] = set()
+    def _by_chain(self, candidates: Sequence[str]) -> dict[str, Counter[int]] | None:
+        """Search for a chain of displaced replicas: one replica displaces another replica, which displaces a third
+        replica, and so on."""
+        counts = {name: Counter(cluster_counts) for name, cluster_counts in self._before.items()}
+        tried_exchanges: set[tuple[int, str, int]] = set()
 
-        def place(number: int, names: Collection[str], left: int) -> bool:
+        def place(number: int, names: Collection[str], remaining_exchanges: int) -> bool:
             if not self._spend(len(names)):
                 return False
-            there = {name: counts.setdefault(name, Counter()) for name in names}
-            ranked = sorted(names, key=lambda name: (there[name][number], name))
+            cluster_counts = {name: counts.setdefault(name, Counter()) for name in names}
+            ranked = sorted(names, key=lambda name: (cluster_counts[name][number], name))
             for name in ranked:
-                if self._fit(name, there[name] + Counter({number: 1})):
-                    there[name][number] += 1
+                if self._fit(name, cluster_counts[name] + Counter({number: 1})):
+                    cluster_counts[name][number] += 1
                     return True
-            for name in ranked if left else ():
-                for other in sorted(set(+there[name]) - {number}):
-                    if (number, name, other) in tried:
+            for name in ranked if remaining_exchanges else ():
+                for displaced in sorted(set(+cluster_counts[name]) - {number}):
+                    if (number, name, displaced) in tried_exchanges:
                         continue
-                    tried.add((number, name, other))
-                    exchanged = there[name] + Counter({number: 1}) - Counter({other: 1})
+                    tried_exchanges.add((number, name, displaced))
+                    exchanged = cluster_counts[name] + Counter({number: 1}) - Counter({displaced: 1})
                     if not self._fit(name, exchanged):
                         continue
-                    kept, counts[name] = counts[name], exchanged
-                    if place(other, self._deployments[other].clusters, left - 1):
+                    previous, counts[name] = counts[name], exchanged
+                    if place(displaced, self._deployments[displaced].clusters, remaining_exchanges - 1):
                         return True
-                    counts[name] = kept
+                    counts[name] = previous
             return False
 
-        found = place(self._last, own, _LONGEST_CHAIN)
+        is_placed = place(self._last, candidates, _LONGEST_CHAIN)
         numbers = range(len(self._deployments))
-        return counts if found and all(self._allowed(number, counts) for number in numbers) else None
+        return counts if is_placed and all(self._allowed(number, counts) for number in numbers) else None
 
     def _by_all(self, clusters: Sequence[str], movable: Sequence[int]) -> dict[str, Counter[int]] | None:
-        """Every way to spread all replicas over the clusters."""
-        needed = {number: sum(map(len, self._deployments[number].places.values())) for number in movable}
-        needed[self._last] = needed.get(self._last, 0) + 1
-        places = {
-            number: [name for name in self._deployments[number].clusters if name in clusters] for number in needed
+        """Search all distributions of all replicas over the clusters."""
+        replica_counts = {
+            number: sum(map(len, self._deployments[number].fits_by_cluster.values())) for number in movable
         }
-        order = sorted(needed, key=lambda number: (len(places[number]), number))
+        replica_counts[self._last] = replica_counts.get(self._last, 0) + 1
+        eligible_clusters = {
+            number: [name for name in self._deployments[number].clusters if name in clusters]
+            for number in replica_counts
+        }
+        order = sorted(replica_counts, key=lambda number: (len(eligible_clusters[number]), number))
         counts: dict[str, Counter[int]] = {name: Counter() for name in clusters}
         failed: set[object] = set()
 
@@ -188,40 +195,43 @@ class _Rearrangement:
             state = (position, tuple(_frozen(counts[name]) for name in clusters))
             if state in failed:
                 return False
-            if put(position, 0, needed[order[position]], {}):
+            if put(position, 0, replica_counts[order[position]], {}):
                 return True
             failed.add(state)
             return False
 
-        def put(position: int, at: int, left: int, most: Mapping[object, int]) -> bool:
-            """Put the replicas of a deployment on its clusters from one on; on alike ones never more than before."""
+        def put(position: int, index: int, remaining: int, limits: Mapping[object, int]) -> bool:
+            """Place the replicas of a deployment on its clusters from an index on. A cluster gets at most as many as
+            the previous equal cluster."""
             number = order[position]
-            if not left:
+            if not remaining:
                 return self._allowed(number, counts) and spread(position + 1)
-            if at == len(places[number]) or not self._spend():
+            if index == len(eligible_clusters[number]) or not self._spend():
                 return False
-            name = places[number][at]
-            there = counts[name]
-            kind = (self._kind(name), _frozen(there), self._eligible_later(name, order[position:]))
-            limit = min(left, most.get(kind, left))
+            name = eligible_clusters[number][index]
+            cluster_counts = counts[name]
+            kind = (self._kind(name), _frozen(cluster_counts), self._eligible_later(name, order[position:]))
+            limit = min(remaining, limits.get(kind, remaining))
             fitting = 0
-            while fitting < limit and self._fit(name, there + Counter({number: fitting + 1})):
+            while fitting < limit and self._fit(name, cluster_counts + Counter({number: fitting + 1})):
                 fitting += 1
-            before = self._before.get(name, Counter())[number]
-            for count in sorted(range(fitting + 1), key=lambda count: (abs(count - before), -count)):
-                counts[name] = there + Counter({number: count})
-                if put(position, at + 1, left - count, {**most, kind: count}):
+            previous_count = self._before.get(name, Counter())[number]
+            for count in sorted(range(fitting + 1), key=lambda count: (abs(count - previous_count), -count)):
+                counts[name] = cluster_counts + Counter({number: count})
+                if put(position, index + 1, remaining - count, {**limits, kind: count}):
                     return True
                 if self._cut:
                     break
-            counts[name] = there
+            counts[name] = cluster_counts
             return False
 
         return counts if spread(0) else None
 
     def _allowed(self, number: int, counts: Mapping[str, Counter[int]]) -> bool:
         allows = self._deployments[number].allows
-        return allows is None or allows(Counter({name: there[number] for name, there in counts.items()}))
+        return allows is None or allows(
+            Counter({name: cluster_counts[number] for name, cluster_counts in counts.items()})
+        )
 
     def _eligible_later(self, name: str, numbers: Sequence[int]) -> tuple[bool, ...]:
         return tuple(name in self._deployments[number].clusters for number in numbers)
@@ -240,11 +250,14 @@ class _Rearrangement:
         return self._fits[key]
 
     def _kind(self, name: str) -> object:
-        """Return what a cluster is without the replicas that may be placed otherwise: on equal ones the same fits."""
+        """Return a key of the state of a cluster without the replicas that can move. The same replicas fit on clusters
+        with equal keys."""
         if name not in self._alike:
             cluster = self._fleet[name]
-            mine = [fit for number in self._before.get(name, ()) for fit in self._deployments[number].places[name]]
-            ledgers = self._ledgers[name] = self._capacity.without(cluster, mine)
+            movable_fits = [
+                fit for number in self._before.get(name, ()) for fit in self._deployments[number].fits_by_cluster[name]
+            ]
+            ledgers = self._ledgers[name] = self._capacity.without(cluster, movable_fits)
             self._alike[name] = tuple(
                 (pool.name, id(pool.devices), pool.nodes, pool.fabrics, ledgers[pool.name].state)
                 for pool in cluster.pools
@@ -255,19 +268,19 @@ class _Rearrangement:
         self._cut = self._cut or not self._capacity.work.spend(steps)
         return not self._cut
 
-    def _apply(self, found: Mapping[str, Counter[int]]) -> None:
-        for name, counts in found.items():
+    def _apply(self, assignment: Mapping[str, Counter[int]]) -> None:
+        for name, counts in assignment.items():
             if +counts == self._before.get(name, Counter()):
                 continue
             fits: Iterator[ReplicaFit] = iter(self._fit(name, +counts) or ())
             for number, new in enumerate(self._deployments):
-                new.places.pop(name, None)
-                mine = [next(fits) for __ in range(counts[number])]
-                if mine:
-                    new.places[name] = mine
+                new.fits_by_cluster.pop(name, None)
+                cluster_fits = [next(fits) for __ in range(counts[number])]
+                if cluster_fits:
+                    new.fits_by_cluster[name] = cluster_fits
             self._capacity.set_ledgers(name, self._ledgers[name])
             for new in self._deployments:
-                for fit in new.places.get(name, ()):
+                for fit in new.fits_by_cluster.get(name, ()):
                     self._capacity.charge_fit(name, fit)
 
 

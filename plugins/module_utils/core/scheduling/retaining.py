@@ -35,7 +35,7 @@ class State:
     """Decisions on one deployment so far."""
 
     deployment: Deployment
-    # The deployment's engines; deployments with equal ones share this object, and what was found out about it.
+    # Engines of the deployment. Deployments with equal engines share this object, and cached results for it.
     engines: tuple[Engine, ...]
     existing: list[Replica] = field(default_factory=list)
     kept: list[Kept] = field(default_factory=list)
@@ -84,22 +84,23 @@ class State:
         return Counter(entry.placement.cluster for entry in self.kept if not entry.replica.old)
 
     def placements(self, fleet: Mapping[str, Cluster]) -> list[Placement]:
-        """Return what is kept and what is new, in order. New replicas have the first indices that are free there."""
-        found = [kept.placement for kept in self.kept]
+        """Return the kept and the new placements, in order. New replicas have the first free indices of their
+        cluster."""
+        placements = [kept_entry.placement for kept_entry in self.kept]
         indices: dict[str, set[int]] = {}
-        for placement in found:
+        for placement in placements:
             indices.setdefault(placement.cluster, set()).add(placement.index)
         # A replica that may stay for a while keeps its name. The name of a removed replica is not reused in the same
         # run, because its objects would then change in place.
         for replica in (*(entry.replica for entry in self.dropped if entry.may_stay), *self.leaving):
             indices.setdefault(replica.cluster, set()).add(replica.index)
         for name, fits in self.new.items():
-            taken = indices.get(name, set())
-            free = [number for number in range(len(taken) + len(fits)) if number not in taken]
-            found += [
+            used_indices = indices.get(name, set())
+            free = [number for number in range(len(used_indices) + len(fits)) if number not in used_indices]
+            placements += [
                 _new(self.deployment, fleet[name], index, fit.engines) for index, fit in zip(free, fits, strict=False)
             ]
-        return sorted(found, key=lambda placement: (placement.cluster, placement.index))
+        return sorted(placements, key=lambda placement: (placement.cluster, placement.index))
 
 
 def _new(deployment: Deployment, cluster: Cluster, index: int, engines: tuple[PlacedEngine, ...]) -> Placement:
@@ -113,22 +114,22 @@ def retain(state: State, fleet: Mapping[str, Cluster], capacity: FleetCapacity) 
 
     Of the surplus, what is on a silent cluster stays until it can be removed, and nothing goes in its place.
     """
-    kept: dict[tuple[str, int], Kept] = {}
+    kept_entries: dict[tuple[str, int], Kept] = {}
     for replica in state.existing:
         cluster = fleet.get(replica.cluster)
         reason = _eviction(state.deployment, replica, cluster)
         if replica.preempted_by not in ("", state.name) and not reason and not state.deployment.invalid:
-            # Its devices are those of the replica that took its place.
+            # The replica that preempts it uses its devices.
             state.dropped.append(preempted(replica, replica.preempted_by))
             continue
         evicted = bool(reason) and cluster is not None
-        if not reason and (replica.cluster, replica.index) in kept:
+        if not reason and (replica.cluster, replica.index) in kept_entries:
             reason = f"another replica has index {replica.index} on {replica.cluster}"
         if reason or cluster is None:
             state.dropped.append(Dropped(replica, reason, evicted))
             continue
-        held = state.deployment.invalid or cluster.unknown
-        pinned = [] if held else pin(state.engines, replica.engines, cluster, capacity)
+        hold_reason = state.deployment.invalid or cluster.unknown
+        pinned = [] if hold_reason else pin(state.engines, replica.engines, cluster, capacity)
         if replica.stays and replica.stranded:
             # An edit would restart its pods.
             pinned = replica.stranded
@@ -138,30 +139,30 @@ def retain(state: State, fleet: Mapping[str, Cluster], capacity: FleetCapacity) 
             if has_devices:
                 capacity.charge(replica.cluster, replica.engines)
             continue
-        engines = replica.engines if held else tuple(layout.placed() for layout in pinned)
+        engines = replica.engines if hold_reason else tuple(layout.placed() for layout in pinned)
         placement = Placement(
             replica.namespace,
             replica.deployment,
             replica.cluster,
             replica.index,
             engines,
-            "held" if held else "kept",
+            "held" if hold_reason else "kept",
             cluster.gateway_address,
-            held,
+            hold_reason,
             replica.name,
         )
-        kept[replica.cluster, replica.index] = Kept(placement, replica, pinned)
+        kept_entries[replica.cluster, replica.index] = Kept(placement, replica, pinned)
     if not state.deployment.invalid:
-        _remove_returning(state, kept, fleet, capacity)
+        _remove_returning(state, kept_entries, fleet, capacity)
         # A replica that returns to a preferred cluster does not serve at first, and must not be removed first.
         returns = state.deployment.returns
-        broken = {key for key, entry in kept.items() if not entry.replica.serves and not returns}
-        if len(kept) > state.deployment.replicas:
+        broken = {key for key, entry in kept_entries.items() if not entry.replica.serves and not returns}
+        if len(kept_entries) > state.deployment.replicas:
             eligible = [name for name, cluster in fleet.items() if not cluster_refusal(state.deployment, cluster)]
-            keys = surplus(state.deployment, fleet, kept, eligible, state.deployment.replicas, broken)
-            removed = [kept.pop(key) for key in keys if not fleet[key[0]].silent]
-            _give_up(state, removed, kept.values(), fleet, capacity)
-    for entry in kept.values():
+            keys = surplus(state.deployment, fleet, kept_entries, eligible, state.deployment.replicas, broken)
+            removed = [kept_entries.pop(key) for key in keys if not fleet[key[0]].silent]
+            _give_up(state, removed, kept_entries.values(), fleet, capacity)
+    for entry in kept_entries.values():
         state.kept.append(entry)
         charge(entry, capacity)
         for layout in entry.layouts:
@@ -174,7 +175,7 @@ def preempted(replica: Replica, deployment: str) -> Dropped:
 
 
 def _remove_returning(
-    state: State, kept: dict[tuple[str, int], Kept], fleet: Mapping[str, Cluster], capacity: FleetCapacity
+    state: State, kept_entries: dict[tuple[str, int], Kept], fleet: Mapping[str, Cluster], capacity: FleetCapacity
 ) -> None:
     """Remove the replica that an earlier run marked because it returns to a preferred cluster.
 
@@ -182,15 +183,15 @@ def _remove_returning(
     replica, so it stays. It also stays if the distribution now allows both replicas.
     """
     deployment = state.deployment
-    marked_keys = [key for key, entry in kept.items() if entry.replica.preempted_by == state.name]
+    marked_keys = [key for key, entry in kept_entries.items() if entry.replica.preempted_by == state.name]
     eligible = (
         [name for name, cluster in fleet.items() if not cluster_refusal(deployment, cluster)] if marked_keys else []
     )
     for key in marked_keys:
-        others = Counter(name for name, index in kept if (name, index) != key)
-        distribution = Distribution(deployment, fleet, eligible, others)
-        if not fleet[key[0]].silent and not distribution.allows(others + Counter({key[0]: 1})):
-            entry = kept.pop(key)
+        other_counts = Counter(name for name, index in kept_entries if (name, index) != key)
+        distribution = Distribution(deployment, fleet, eligible, other_counts)
+        if not fleet[key[0]].silent and not distribution.allows(other_counts + Counter({key[0]: 1})):
+            entry = kept_entries.pop(key)
             dropped = Dropped(entry.replica, REPLACED, evicted=True, preempted_by=state.name, has_devices=True)
             state.dropped.append(dropped)
             state.returning.append(entry)
@@ -198,7 +199,11 @@ def _remove_returning(
 
 
 def _give_up(
-    state: State, entries: Sequence[Kept], kept: Collection[Kept], fleet: Mapping[str, Cluster], capacity: FleetCapacity
+    state: State,
+    entries: Sequence[Kept],
+    kept_entries: Collection[Kept],
+    fleet: Mapping[str, Cluster],
+    capacity: FleetCapacity,
 ) -> None:
     """Remove surplus replicas, in order.
 
@@ -207,9 +212,11 @@ def _give_up(
     """
     deployment = state.deployment
     for number, entry in enumerate(entries):
-        own = preference(deployment, fleet[entry.replica.cluster])
+        entry_preference = preference(deployment, fleet[entry.replica.cluster])
         returns = deployment.returns and number == 0
-        if returns and any(preference(deployment, fleet[other.replica.cluster]) < own for other in kept):
+        if returns and any(
+            preference(deployment, fleet[kept_entry.replica.cluster]) < entry_preference for kept_entry in kept_entries
+        ):
             state.dropped.append(Dropped(entry.replica, REPLACED, evicted=True, has_devices=True))
             state.returning.append(entry)
             charge(entry, capacity)
@@ -243,9 +250,10 @@ def grow_members(state: State, capacity: FleetCapacity) -> None:
 
 
 def _claimless(replica: Replica, layout: Layout, cluster: Cluster, capacity: FleetCapacity) -> Iterator[Refusal]:
-    """Members of a kept replica that claim nothing where they are and would on another pool of the cluster."""
-    for member, parts in zip(layout.engine.members, layout.members, strict=True):
-        if any(part.resolution.claims for part in parts):
+    """Yield the members of a kept replica that claim no device in their place, but would claim a device on another pool
+    of the cluster."""
+    for member, member_parts in zip(layout.engine.members, layout.members, strict=True):
+        if any(member_part.resolution.claims for member_part in member_parts):
             continue
         names = [pool.name for pool in capacity.matcher.claimable(member, cluster.pools)]
         if names:
@@ -254,7 +262,7 @@ def _claimless(replica: Replica, layout: Layout, cluster: Cluster, capacity: Fle
                 f"claims no device there, and would on pool {' or '.join(names)}. It stays where it is; delete the "
                 "ModelReplica to have it placed again"
             )
-            yield Refusal(reason, parts[0].pool.name, (cluster.name,))
+            yield Refusal(reason, member_parts[0].pool.name, (cluster.name,))
 
 
 def _eviction(deployment: Deployment, replica: Replica, cluster: Cluster | None) -> str:

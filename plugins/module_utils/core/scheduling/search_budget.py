@@ -17,7 +17,8 @@ Owner = tuple[str, str]
 
 # A step is one choice that is tried: ten microseconds for a pod on a node, up to two hundred for an engine on a pool.
 SEARCH_BUDGET = 1_000_000
-# No search may take more than this share of what is left, so that one that is hopeless leaves enough for the rest.
+# No search may use more than this share of the remaining steps, so that a hopeless search leaves enough steps for the
+# other searches.
 _SHARE = 16
 
 
@@ -55,22 +56,22 @@ class Work:
     @owner.setter
     def owner(self, owner: Owner | None) -> None:
         reserved = self._reserved.get(self._owner, 0)
-        spent = self._common + reserved - self._left
+        steps = self._common + reserved - self._left
         if reserved:
-            self._reserved[self._owner] = max(0, reserved - spent)
-        self._common -= max(0, spent - reserved)
+            self._reserved[self._owner] = max(0, reserved - steps)
+        self._common -= max(0, steps - reserved)
         self._owner = owner
         self._left = self._common + self._reserved.get(owner, 0)
 
     @contextmanager
     def limited(self) -> Iterator[None]:
         """Limit what is spent within to a share of what is left. Within another such limit both hold."""
-        before = self._floor
-        self._floor = max(before, self._left - self._left // _SHARE)
+        previous_floor = self._floor
+        self._floor = max(previous_floor, self._left - self._left // _SHARE)
         try:
             yield
         finally:
-            self._floor = before
+            self._floor = previous_floor
 
     def spend(self, steps: int = 1) -> bool:
         """Take steps; False when none are left, after which the search has to end."""

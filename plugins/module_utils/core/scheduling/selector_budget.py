@@ -136,11 +136,11 @@ def _questions(
         requests = dict.fromkeys(request.selectors for member in members for request in member.requests)
         questions[deployment.key] = [(selectors, devices) for selectors in requests for devices in kinds]
     for replica in replicas:
-        asked = questions.setdefault((replica.namespace, replica.deployment or replica.name), [])
+        owner_evaluations = questions.setdefault((replica.namespace, replica.deployment or replica.name), [])
         for engine in replica.engines:
             for member in engine.members:
                 devices = [pools.get((replica.cluster, name), ()) for name, __ in member.pods_by_pool]
-                asked += [
+                owner_evaluations += [
                     (tuple(_expressions(entry)), pool_devices)
                     for entry in member.device_requests
                     for pool_devices in devices
@@ -148,8 +148,8 @@ def _questions(
     return questions
 
 
-def _cost(questions: Iterable[_Question], most: int, verdicts: dict[tuple[str, Device], Verdict]) -> int:
-    """Return the total cost of questions, each selector on each device once. Stop when the cost exceeds `most`."""
+def _cost(questions: Iterable[_Question], limit: int, verdicts: dict[tuple[str, Device], Verdict]) -> int:
+    """Return the total cost of questions, each selector on each device once. Stop when the cost exceeds `limit`."""
     paid: set[tuple[str, Device]] = set()
     cost = 0
     for selectors, devices in questions:
@@ -161,7 +161,7 @@ def _cost(questions: Iterable[_Question], most: int, verdicts: dict[tuple[str, D
                 if key not in paid:
                     paid.add(key)
                     cost += verdict.cost
-                if cost > most:
+                if cost > limit:
                     return cost
                 if not verdict.match:
                     break
@@ -179,12 +179,12 @@ def _exceeded(
     share: int, budget: int, deployment: Deployment | None, verdicts: Mapping[tuple[str, Device], Verdict]
 ) -> str:
     """Return the reason why selectors are not evaluated, with the most expensive selectors."""
-    places = dict(_of_deployment(deployment)) if deployment else {}
+    selector_paths = dict(_of_deployment(deployment)) if deployment else {}
     costs = Counter[str]()
     for (expression, __), verdict in verdicts.items():
-        if expression in places:
-            costs[places[expression]] += verdict.cost
-    dearest = "".join(f"; {place}: over {cost:,} units" for place, cost in costs.most_common(_MOST_NAMED))
+        if expression in selector_paths:
+            costs[selector_paths[expression]] += verdict.cost
+    dearest = "".join(f"; {path}: over {cost:,} units" for path, cost in costs.most_common(_MOST_NAMED))
     return (
         f"its selectors cost more than its share of fleet_selector_budget ({share:,} of {budget:,} units){dearest}. "
         "Compare attributes and capacities of the device directly, without loops and long patterns, or raise "

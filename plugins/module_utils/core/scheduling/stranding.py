@@ -19,7 +19,7 @@ class Pods:
 
     vectors: devices that each pod may use on its node.
     planned: planned nodes of the pods.
-    open: the pods may get other planned nodes.
+    is_open: the pods may get other planned nodes.
     at_most: for a member that is spread over pools, the maximum number of pods of a copy on this pool. It replaces
         `pods`, the share of the pool. 0 for other members.
     leads: workers that can run on any node wait for the pod.
@@ -34,7 +34,7 @@ class Pods:
     pods: int
     vectors: tuple[Vector, ...]
     planned: PlannedNodes | None = None
-    open: bool = True
+    is_open: bool = True
     at_most: int = 0
     leads: bool = False
     mixes: bool = False
@@ -63,11 +63,11 @@ def may_strand(node: Vector, nodes: int, load: Sequence[Pods]) -> bool:
     on nodes of their own, block one each. With fewer blocked nodes than there are, the pod always finds a node.
     """
     pool = _Pool(node, load)
-    # Pods of a kind with equal pods beside them find room alike.
+    # Equal pods with equal pods in their copy have the same result.
     distinct = {
         (pods.vectors, pods.leads, pods.mixes, pool.copy_of(pods)): pods for pods in load if not pods.unavailable
     }
-    return any(not any(pool.blocked(pods, way) < nodes for way in _ways(pods)) for pods in distinct.values())
+    return any(not any(pool.blocked(pods, proof) < nodes for proof in _ways(pods)) for pods in distinct.values())
 
 
 Needs = dict[int, int]
@@ -76,16 +76,20 @@ Needs = dict[int, int]
 
 def _ways(pods: Pods) -> list[tuple[Needs, Needs]]:
     """Return ways to prove that a node has room: what it must have of every kind, and of which kinds one is enough."""
-    found: list[tuple[Needs, Needs]] = [
+    proofs: list[tuple[Needs, Needs]] = [
         ({kind: need for kind, need in enumerate(vector) if need}, {}) for vector in pods.vectors
     ]
     if len(pods.vectors) > 1:
         same = {kind: needs[0] for kind, needs in enumerate(zip(*pods.vectors, strict=True)) if len({*needs}) == 1}
-        rest = [[kind for kind, need in enumerate(vector) if need and kind not in same] for vector in pods.vectors]
-        if all(len(kinds) == 1 for kinds in rest):
-            one = {kinds[0]: vector[kinds[0]] for kinds, vector in zip(rest, pods.vectors, strict=True)}
-            found.append(({kind: need for kind, need in same.items() if need}, one))
-    return found
+        different_kinds = [
+            [kind for kind, need in enumerate(vector) if need and kind not in same] for vector in pods.vectors
+        ]
+        if all(len(kinds) == 1 for kinds in different_kinds):
+            alternatives = {
+                kinds[0]: vector[kinds[0]] for kinds, vector in zip(different_kinds, pods.vectors, strict=True)
+            }
+            proofs.append(({kind: need for kind, need in same.items() if need}, alternatives))
+    return proofs
 
 
 class _Pool:
@@ -98,66 +102,73 @@ class _Pool:
             self._engines.setdefault(pods.engine, []).append(pods)
 
     def copy_of(self, pods: Pods) -> tuple[object, ...]:
-        """Return all that the pods of a copy are: equal ones are alike."""
-        mates = self._engines[pods.engine]
-        return tuple(sorted((other.copies, other.pods, other.at_most, other.most) for other in mates))
+        """Return a key of the pods of a copy. Copies with equal keys are alike."""
+        engine_pods = self._engines[pods.engine]
+        return tuple(
+            sorted((copy_pods.copies, copy_pods.pods, copy_pods.at_most, copy_pods.most) for copy_pods in engine_pods)
+        )
 
-    def blocked(self, pods: Pods, way: tuple[Needs, Needs]) -> int:
-        """Return on how many nodes a pod may find no room at most."""
-        every, one = way
-        mates = self._engines[pods.engine]
-        same_copy = sum(other.pods for other in mates if not (pods.leads and other.at_most)) - 1
+    def blocked(self, pods: Pods, proof: tuple[Needs, Needs]) -> int:
+        """Return the maximum number of nodes on which a pod has no room."""
+        every, alternatives = proof
+        engine_pods = self._engines[pods.engine]
+        same_copy = sum(copy_pods.pods for copy_pods in engine_pods if not (pods.leads and copy_pods.at_most)) - 1
         kinds = sum(self._without_room(pods, {kind: need}) for kind, need in every.items())
-        return same_copy + kinds + (self._without_room(pods, one) if one else 0)
+        return same_copy + kinds + (self._without_room(pods, alternatives) if alternatives else 0)
 
     def _without_room(self, pods: Pods, needs: Needs) -> int:
-        """Return on how many nodes others can leave a pod no room in any of these kinds, at most."""
-        others, on_one = self._others(pods, needs)
+        """Return the maximum number of nodes on which other pods leave a pod no room in any of these kinds."""
+        size_counts, on_one = self._others(pods, needs)
         if len(needs) == 1 or pods.mixes:
             # Devices of any of these kinds do, so that only all together matters.
             have = sum(self._node[kind] for kind in needs)
             room = have - max(needs.values())
-            return 0 if on_one <= room else _exceeding(room, have, others, self._sizes(needs))
-        least = [
+            return 0 if on_one <= room else _exceeding(room, have, size_counts, self._sizes(needs))
+        least_sums = [
             _least_above(self._node[kind] - need, self._node[kind], self._sizes((kind,)))
             for kind, need in needs.items()
         ]
-        if 0 in least or on_one < sum(least):
+        if 0 in least_sums or on_one < sum(least_sums):
             return 0
-        return sum(size * count for size, count in others.items()) // sum(least)
+        return sum(size * count for size, count in size_counts.items()) // sum(least_sums)
 
     def _others(self, pods: Pods, kinds: Collection[int]) -> tuple[Counter[int], int]:
-        """Return how many pods of other copies take how much of these kinds, and what those of one node take."""
+        """Return the number of pods of other copies by their devices of these kinds, and the maximum devices of these
+        pods on one node."""
         sizes = Counter[int]()
         on_one = 0
-        for engine, mates in self._engines.items():
-            copies = mates[0].copies - (engine == pods.engine)
-            most = [max(sum(vector[kind] for kind in kinds) for vector in other.vectors) for other in mates]
-            on_one += copies * max(most)
-            for other, size in zip(mates, most, strict=True):
-                sizes[size] += copies * max(other.pods, other.at_most)
+        for engine, engine_pods in self._engines.items():
+            copies = engine_pods[0].copies - (engine == pods.engine)
+            largest_sizes = [
+                max(sum(vector[kind] for kind in kinds) for vector in copy_pods.vectors) for copy_pods in engine_pods
+            ]
+            on_one += copies * max(largest_sizes)
+            for copy_pods, size in zip(engine_pods, largest_sizes, strict=True):
+                sizes[size] += copies * max(copy_pods.pods, copy_pods.at_most)
         return sizes, on_one
 
     def _sizes(self, kinds: Collection[int]) -> set[int]:
         """Return what a pod may take of these kinds together."""
         sizes: set[int] = set()
-        for pods in (pods for mates in self._engines.values() for pods in mates):
+        for pods in (pods for engine_pods in self._engines.values() for pods in engine_pods):
             of_pod = {sum(vector[kind] for kind in kinds) for vector in pods.vectors}
             # One that mixes may take a part of these kinds and the rest of others.
             sizes |= set(range(max(of_pod) + 1)) if pods.mixes and len(of_pod) > 1 else of_pod
         return sizes - {0}
 
 
-def _exceeding(room: int, have: int, others: Counter[int], sizes: Collection[int]) -> int:
-    """Return how many nodes pods can give more than `room`, at most. `sizes` are all that they may have."""
-    large = sum(count for size, count in others.items() if size > room)
-    least = _least_above(room, have, [size for size in sizes if size <= room])
-    return large + (sum(size * count for size, count in others.items() if size <= room) // least if least else 0)
+def _exceeding(room: int, have: int, size_counts: Counter[int], sizes: Collection[int]) -> int:
+    """Return the maximum number of nodes on which pods use more than `room`. `sizes`: all possible sizes of pods."""
+    large = sum(count for size, count in size_counts.items() if size > room)
+    least_sum = _least_above(room, have, [size for size in sizes if size <= room])
+    return large + (
+        sum(size * count for size, count in size_counts.items() if size <= room) // least_sum if least_sum else 0
+    )
 
 
 def _least_above(room: int, have: int, sizes: Collection[int]) -> int:
-    """Return the least sum of sizes that is more than `room`, and not more than a node has; 0 when there is none."""
+    """Return the smallest sum of sizes that exceeds `room` and that a node has. 0 without such a sum."""
     sums = {0}
     for __ in range(have):
-        sums |= {known + size for known in sums for size in sizes if size and known + size <= have}
-    return min((one for one in sums if one > room), default=0)
+        sums |= {total + size for total in sums for size in sizes if size and total + size <= have}
+    return min((candidate for candidate in sums if candidate > room), default=0)

@@ -95,9 +95,9 @@ class CommandLine:
         is_launch = launch.is_launch(script)
         parsed = ["vllm", "serve", _ARGUMENTS_MARK] if is_launch else _simple_command(script, variables)
         pairs = [] if position else elements
-        for word in parsed or ():
+        for token in parsed or ():
             # The first element after a script is its name, $0.
-            pairs += elements[position + 2 :] if word == _ARGUMENTS_MARK else [(script_field, word)]
+            pairs += elements[position + 2 :] if token == _ARGUMENTS_MARK else [(script_field, token)]
         return cls(
             words=tuple(text.strip() for __, text in pairs),
             fields=tuple(name for name, __ in pairs),
@@ -143,16 +143,16 @@ class CommandLine:
 
     @cached_property
     def flags(self) -> tuple[Flag, ...]:
-        """Flags in their order, also of other programs. Empty for a script that is not parsed."""
+        """Return the flags in their order, also of other programs. Empty for a script that is not parsed."""
         server, start = self._start or (None, 0)
         flags: list[Flag] = []
         values: list[str] = []
         for position in range(len(self.words) - 1, start - 1, -1):
-            word = self.words[position]
-            if not word.startswith("-") or _NEGATIVE.fullmatch(word):
-                values.insert(0, word)
+            argument = self.words[position]
+            if not argument.startswith("-") or _NEGATIVE.fullmatch(argument):
+                values.insert(0, argument)
                 continue
-            name, equals, value = word.partition("=")
+            name, equals, value = argument.partition("=")
             name = name if server and not server.dashes else with_dashes(name)
             name = table.full_flag(server, self.image, name) if server else name
             flags.append(Flag(name, (value,) if equals else tuple(values), position))
@@ -203,19 +203,20 @@ class CommandLine:
 
     @cached_property
     def unknown_flags(self) -> tuple[str, ...]:
-        """Words that can be any flag, because their value is unknown and they are neither a value nor the model."""
-        words = []
+        """Return the words that can be any flag, because their value is unknown and they are neither a value nor the
+        model."""
+        unknown_arguments = []
         previous = "--model" if len(self.arguments) < len(self.words) else ""
-        for word in self.arguments:
+        for argument in self.arguments:
             is_value = previous.startswith("-") and "=" not in previous
-            if word.startswith("-"):
-                is_unknown = not is_known(word.partition("=")[0])
+            if argument.startswith("-"):
+                is_unknown = not is_known(argument.partition("=")[0])
             else:
-                is_unknown = word.startswith(_UNKNOWN) and not is_value
+                is_unknown = argument.startswith(_UNKNOWN) and not is_value
             if is_unknown:
-                words.append(word)
-            previous = word
-        return tuple(words)
+                unknown_arguments.append(argument)
+            previous = argument
+        return tuple(unknown_arguments)
 
     def variable(self, name: str) -> str | None:
         """Return the value of a variable that the container or its image sets; empty if unset, None if unknown."""
@@ -246,10 +247,10 @@ def with_dashes(flag: str) -> str:
 
 def environment(container: Container, defaults: Mapping[str, str]) -> Mapping[str, str | None]:
     """Return the variables of a container. A variable can refer to previous variables and to `defaults`."""
-    own = container.env or ()
-    names = {variable.name for variable in own}
+    container_variables = container.env or ()
+    names = {variable.name for variable in container_variables}
     values: dict[str, str | None] = {name: value for name, value in defaults.items() if name not in names}
-    for variable in own:
+    for variable in container_variables:
         value = _expand(variable.value or "", values)
         values[variable.name] = value if is_known(value) and not variable.value_from else None
     return values
@@ -300,18 +301,18 @@ def _simple_command(script: str, variables: Mapping[str, str | None]) -> list[st
     lexer = shlex.shlex(text.strip(" \t\n;"), posix=True, punctuation_chars=_OPERATORS)
     lexer.whitespace, lexer.whitespace_split, lexer.commenters = " \t\r", True, ""
     try:
-        words = list(lexer)
+        tokens = list(lexer)
     except ValueError:
         return []
-    if any(word and not word.strip(_OPERATORS) for word in words):
+    if any(token and not token.strip(_OPERATORS) for token in tokens):
         return []
-    while words and (words[0] == "exec" or _ASSIGNMENT.fullmatch(words[0])):
-        words = words[1:]
-    if not words or words[0] in _COMPOUND or _script_position(words):
+    while tokens and (tokens[0] == "exec" or _ASSIGNMENT.fullmatch(tokens[0])):
+        tokens = tokens[1:]
+    if not tokens or tokens[0] in _COMPOUND or _script_position(tokens):
         return []
     for character, mark in _LITERAL.items():
-        words = [word.replace(mark, character) for word in words]
-    return words
+        tokens = [token.replace(mark, character) for token in tokens]
+    return tokens
 
 
 def _mark_literal(quoted: re.Match[str]) -> str:

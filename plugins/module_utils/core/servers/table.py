@@ -250,8 +250,8 @@ _FIRST_WORDS = frozenset(start[0] for start, __ in _STARTS)
 
 def find_start(words: Sequence[str]) -> tuple[Server, int] | None:
     """Return the server that a command line starts, and the position of its first argument."""
-    for position, word in enumerate(words):
-        program = word if word in _FIRST_WORDS else word.rpartition("/")[2]
+    for position, element in enumerate(words):
+        program = element if element in _FIRST_WORDS else element.rpartition("/")[2]
         for start, server in _STARTS if program in _FIRST_WORDS else ():
             end = position + len(start)
             if (program, *words[position + 1 : end]) == start:
@@ -322,13 +322,13 @@ def released(name: str) -> Mapping[str, frozenset[str]]:
     versions = released_flags.VERSIONS.get(name, "").split()
     flags: dict[str, set[str]] = {version: set() for version in versions}
     current: list[str] = []
-    for word in released_flags.FLAGS.get(name, "").split():
-        if word.endswith(":"):
-            ranges = [text.partition("-") for text in word[:-1].split(",")]
-            current = [v for first, __, last in ranges for v in versions[int(first) : int(last) + 1 if last else None]]
+    for entry in released_flags.FLAGS.get(name, "").split():
+        if entry.endswith(":"):
+            ranges = [text.partition("-") for text in entry[:-1].split(",")]
+            current = [v for start, __, end in ranges for v in versions[int(start) : int(end) + 1 if end else None]]
             continue
         for version in current:
-            flags[version].add(word)
+            flags[version].add(entry)
     return {version: frozenset(names) for version, names in flags.items()}
 
 
@@ -341,7 +341,7 @@ def full_flag(server: Server, image: str, flag: str) -> str:
     name = flag.removeprefix("--")
     if name == flag or not name or name in names:
         return flag
-    matches = [other for other in names if other.startswith(name)]
+    matches = [candidate for candidate in names if candidate.startswith(name)]
     return f"--{matches[0]}" if len(matches) == 1 else flag
 
 

@@ -37,17 +37,17 @@ def has(value: Any, name: str) -> bool:
 def at(target: Any, key: Any) -> Any:
     if type(target) is Optional:
         return optional_at(target, key)
-    found = element_at(target, key)
-    if found is MISSING:
+    element = element_at(target, key)
+    if element is MISSING:
         raise CelError(f"index out of bounds: {key}" if type(target) is list else f"no such key: {key}")
-    return found
+    return element
 
 
 def at_name(target: Any, name: str) -> Any:
     if type(target) is CelMap:
-        found = target.entries.get(name, MISSING)
-        if found is not MISSING:
-            return found
+        entry = target.entries.get(name, MISSING)
+        if entry is not MISSING:
+            return entry
         if target.default is not None:
             return target.default
     return at(target, name)
@@ -60,8 +60,8 @@ def optional_at(target: Any, key: Any) -> Optional:
         target = target.value
     if type(target) is not CelMap and type(target) is not list:
         return NONE
-    found = element_at(target, key)
-    return NONE if found is MISSING else Optional(True, found)
+    element = element_at(target, key)
+    return NONE if element is MISSING else Optional(True, element)
 
 
 def accepts(desired: t.Type, value: Any) -> bool:
@@ -87,7 +87,7 @@ def require_overload(overloads: tuple[Overload, ...], values: list[Any]) -> None
 def caller(
     function: Any, runs: tuple[Run, ...], guard: tuple[Overload, ...], cost: Callable[..., int] | None, spending: bool
 ) -> Run:
-    """The closure of a call; calls of one or two arguments without doubt about their types have their own."""
+    """Return the closure of a call. Calls with one or two arguments of known types have their own closures."""
     if guard or spending or len(runs) not in (1, 2):
         return _general_caller(function, runs, guard, cost, spending)
     if len(runs) == 1:
@@ -101,14 +101,14 @@ def caller(
             return function(value)
 
         return call_one
-    first, second = runs
+    first_run, second_run = runs
     if cost is None:
-        return lambda state: function(first(state), second(state))
+        return lambda state: function(first_run(state), second_run(state))
 
     def call_two(state: State) -> Any:
-        left, right = first(state), second(state)
-        state.spend(cost(left, right))
-        return function(left, right)
+        first_value, second_value = first_run(state), second_run(state)
+        state.spend(cost(first_value, second_value))
+        return function(first_value, second_value)
 
     return call_two
 

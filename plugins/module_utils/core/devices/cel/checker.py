@@ -41,7 +41,7 @@ def check(root: Node, *, any_result: bool = False) -> Checked:
     checker = _Checker()
     checker.check(root)
     bindings = checker.bindings
-    types = {node: bindings.substitute(given, free_to_dyn=True) for node, given in checker.types.items()}
+    types = {node: bindings.substitute(node_type, free_to_dyn=True) for node, node_type in checker.types.items()}
     _require_homogeneous(types)
     result = types[root]
     if not any_result and result.kind not in ("bool", "any"):
@@ -63,7 +63,7 @@ def qualified_name(node: Node) -> str | None:
 def _require_homogeneous(types: dict[Node, t.Type]) -> None:
     for node in types:
         if isinstance(node, ListLiteral):
-            columns = [[(part, index in node.optional) for index, part in enumerate(node.elements)]]
+            columns = [[(element, index in node.optional) for index, element in enumerate(node.elements)]]
         elif isinstance(node, MapLiteral):
             columns = [
                 [(key, False) for key, *__ in node.entries],
@@ -76,15 +76,17 @@ def _require_homogeneous(types: dict[Node, t.Type]) -> None:
 
 
 def _require_one_type(column: list[tuple[Node, bool]], types: dict[Node, t.Type]) -> None:
-    first: t.Type | None = None
+    first_type: t.Type | None = None
     for node, optional in column:
-        given = types[node]
-        if optional and given.params:
-            given = given.params[0]
-        if first is None:
-            first = given
-        elif first != given:
-            raise CelSyntaxError(f"a list or map must be of one type: expected {first}, found {given}", node.start)
+        node_type = types[node]
+        if optional and node_type.params:
+            node_type = node_type.params[0]
+        if first_type is None:
+            first_type = node_type
+        elif first_type != node_type:
+            raise CelSyntaxError(
+                f"a list or map must be of one type: expected {first_type}, found {node_type}", node.start
+            )
 
 
 class _Checker:
@@ -95,15 +97,15 @@ class _Checker:
         self._scopes: list[dict[str, t.Type]] = [_VARIABLES]
 
     def check(self, node: Node) -> t.Type:
-        found: t.Type = _CHECKS[type(node)](self, node)
-        self.types[node] = found
-        return found
+        node_type: t.Type = _CHECKS[type(node)](self, node)
+        self.types[node] = node_type
+        return node_type
 
     def _in_scope(self, names: dict[str, t.Type], node: Node) -> t.Type:
         self._scopes.append(names)
-        found = self.check(node)
+        node_type = self.check(node)
         self._scopes.pop()
-        return found
+        return node_type
 
     def _lookup(self, name: str) -> t.Type | None:
         if name.startswith("."):
@@ -114,25 +116,25 @@ class _Checker:
         for scope in reversed(scopes):
             if name in scope:
                 return scope[name]
-        named = TYPE_NAMES.get(name)
-        return None if named is None else t.type_of(named)
+        named_type = TYPE_NAMES.get(name)
+        return None if named_type is None else t.type_of(named_type)
 
     def _literal(self, node: Literal) -> t.Type:
         return node.type
 
     def _ident(self, node: Ident) -> t.Type:
-        found = self._lookup(node.name)
-        if found is None:
+        ident_type = self._lookup(node.name)
+        if ident_type is None:
             raise CelSyntaxError(_unknown_name(node.name), node.start)
-        return found
+        return ident_type
 
     def _select(self, node: Select) -> t.Type:
         if isinstance(node.operand, Ident | Select) and not node.test and not node.optional:
             name = qualified_name(node)
-            named = self._lookup(name) if name and "." in name else None
-            if named is not None:
+            named_type = self._lookup(name) if name and "." in name else None
+            if named_type is not None:
                 self.functions[node] = str(name)
-                return named
+                return named_type
         operand = self.bindings.substitute(self.check(node.operand))
         wrapped = t.is_optional(operand)
         result = self._field(node, operand.params[0] if wrapped else operand)
@@ -171,21 +173,27 @@ class _Checker:
         return self._resolve(node, name, METHODS.get(name), (target, *arg_types), method=True)
 
     def _resolve(
-        self, node: Call, name: str, overloads: tuple[Overload, ...] | None, given: tuple[t.Type, ...], *, method: bool
+        self,
+        node: Call,
+        name: str,
+        overloads: tuple[Overload, ...] | None,
+        arg_types: tuple[t.Type, ...],
+        *,
+        method: bool,
     ) -> t.Type:
         if overloads is None and name not in (FUNCTIONS if method else METHODS):
             raise CelSyntaxError(f"there is no function {name!r}", node.pos)
         bindings = self.bindings
         result: t.Type | None = None
         for overload in overloads or ():
-            if len(overload.args) != len(given):
+            if len(overload.args) != len(arg_types):
                 continue
             desired, answer = overload.args, overload.result
             if overload.variables:
                 fresh = {variable: bindings.fresh() for variable in overload.variables}
-                desired = tuple(_instantiate(one, fresh) for one in desired)
+                desired = tuple(_instantiate(arg_type, fresh) for arg_type in desired)
                 answer = _instantiate(answer, fresh)
-            if not bindings.assignable(given, desired):
+            if not bindings.assignable(arg_types, desired):
                 continue
             answer = bindings.substitute(answer)
             if result is None:
@@ -193,8 +201,8 @@ class _Checker:
             elif not t.is_dyn(result) and answer != result:
                 result = t.DYN
         if result is None:
-            shown = tuple(bindings.substitute(one, free_to_dyn=True) for one in given)
-            raise CelSyntaxError(_no_overload(name, shown, method=method), node.pos)
+            resolved_types = tuple(bindings.substitute(arg_type, free_to_dyn=True) for arg_type in arg_types)
+            raise CelSyntaxError(_no_overload(name, resolved_types, method=method), node.pos)
         return result
 
     def _logic(self, node: Logic) -> t.Type:
@@ -203,31 +211,35 @@ class _Checker:
         return t.BOOL
 
     def _require(self, node: Node, desired: t.Type, message: str) -> None:
-        found = self.check(node)
-        if not self.bindings.assignable((found,), (desired,)):
-            raise CelSyntaxError(f"{message}, this is {self.bindings.substitute(found, free_to_dyn=True)}", node.start)
+        node_type = self.check(node)
+        if not self.bindings.assignable((node_type,), (desired,)):
+            raise CelSyntaxError(
+                f"{message}, this is {self.bindings.substitute(node_type, free_to_dyn=True)}", node.start
+            )
 
-    def _join(self, before: t.Type | None, node: Node, given: t.Type) -> t.Type:
-        if before is None:
-            return given
-        if not self.bindings.assignable((before,), (given,)):
-            raise CelSyntaxError(f"a list or map must be of one type: expected {before}, found {given}", node.start)
-        return t.more_general(before, given)
+    def _join(self, element_type: t.Type | None, node: Node, node_type: t.Type) -> t.Type:
+        if element_type is None:
+            return node_type
+        if not self.bindings.assignable((element_type,), (node_type,)):
+            raise CelSyntaxError(
+                f"a list or map must be of one type: expected {element_type}, found {node_type}", node.start
+            )
+        return t.more_general(element_type, node_type)
 
     def _unwrapped(self, node: Node, optional: bool) -> t.Type:
-        found = self.check(node)
+        node_type = self.check(node)
         if not optional:
-            return found
-        if t.is_optional(found):
-            return found.params[0]
-        if not t.is_dyn(found):
-            raise CelSyntaxError(f"? needs an optional, this is {found}", node.start)
-        return found
+            return node_type
+        if t.is_optional(node_type):
+            return node_type.params[0]
+        if not t.is_dyn(node_type):
+            raise CelSyntaxError(f"? needs an optional, this is {node_type}", node.start)
+        return node_type
 
     def _list(self, node: ListLiteral) -> t.Type:
         element: t.Type | None = None
-        for index, part in enumerate(node.elements):
-            element = self._join(element, part, self._unwrapped(part, index in node.optional))
+        for index, child in enumerate(node.elements):
+            element = self._join(element, child, self._unwrapped(child, index in node.optional))
         return t.list_of(element or self.bindings.fresh())
 
     def _map(self, node: MapLiteral) -> t.Type:
@@ -312,24 +324,24 @@ _CHECKS: dict[type, Callable[[_Checker, Any], t.Type]] = {
 }
 
 
-def _instantiate(given: t.Type, fresh: dict[t.Type, t.Type]) -> t.Type:
-    if given.kind == "param":
-        return fresh[given]
-    if not given.params:
-        return given
-    return t.Type(given.kind, given.name, tuple(_instantiate(part, fresh) for part in given.params))
+def _instantiate(cel_type: t.Type, fresh: dict[t.Type, t.Type]) -> t.Type:
+    if cel_type.kind == "param":
+        return fresh[cel_type]
+    if not cel_type.params:
+        return cel_type
+    return t.Type(cel_type.kind, cel_type.name, tuple(_instantiate(param, fresh) for param in cel_type.params))
 
 
 _SIGNS = {"@in": "in", "_[_]": "[]", "_[?_]": "[?]", "_?_:_": "?:"}
 
 
-def _no_overload(name: str, given: tuple[t.Type, ...], *, method: bool) -> str:
-    shown = ", ".join(map(str, given[1:] if method else given))
+def _no_overload(name: str, arg_types: tuple[t.Type, ...], *, method: bool) -> str:
+    arg_text = ", ".join(map(str, arg_types[1:] if method else arg_types))
     if method:
-        return f"{given[0]} has no method {name}({shown})"
+        return f"{arg_types[0]} has no method {name}({arg_text})"
     if not name[0].isalpha():
-        return f"{_SIGNS.get(name, name.strip('_'))} does not take {' and '.join(map(str, given))}"
-    return f"{name}() does not take ({shown})"
+        return f"{_SIGNS.get(name, name.strip('_'))} does not take {' and '.join(map(str, arg_types))}"
+    return f"{name}() does not take ({arg_text})"
 
 
 def _unknown_name(name: str) -> str:

@@ -41,8 +41,8 @@ _UPPER = str.maketrans("abcdefghijklmnopqrstuvwxyz", "ABCDEFGHIJKLMNOPQRSTUVWXYZ
 # Strings
 
 
-def string_contains(text: str, part: str) -> bool:
-    return part in text
+def string_contains(text: str, search_text: str) -> bool:
+    return search_text in text
 
 
 def starts_with(text: str, prefix: str) -> bool:
@@ -59,28 +59,28 @@ def char_at(text: str, index: int) -> str:
     return text[index : index + 1]
 
 
-def _string_index_of(text: str, part: str, offset: int = 0) -> int:
-    if not part:
+def _string_index_of(text: str, search_text: str, offset: int = 0) -> int:
+    if not search_text:
         return offset
     if offset < 0:
         raise CelError(f"index out of range: {offset}")
-    return text.find(part, offset)
+    return text.find(search_text, offset)
 
 
-def _string_last_index_of(text: str, part: str, offset: int | None = None) -> int:
-    if not part:
+def _string_last_index_of(text: str, search_text: str, offset: int | None = None) -> int:
+    if not search_text:
         return len(text) if offset is None else offset
     if offset is None:
-        return text.rfind(part)
+        return text.rfind(search_text)
     if offset < 0:
         raise CelError(f"index out of range: {offset}")
-    return -1 if offset >= len(text) else text.rfind(part, 0, offset + len(part))
+    return -1 if offset >= len(text) else text.rfind(search_text, 0, offset + len(search_text))
 
 
 def index_of(spend: Spend, target: Any, *args: Any) -> int:
     if type(target) is str:
         return _string_index_of(target, *args)
-    return next((index for index, one in enumerate(target) if _same(one, args[0], spend)), -1)
+    return next((index for index, element in enumerate(target) if _same(element, args[0], spend)), -1)
 
 
 def last_index_of(spend: Spend, target: Any, *args: Any) -> int:
@@ -109,10 +109,10 @@ def trim(text: str) -> str:
 
 
 def replace(spend: Spend, text: str, old: str, new: str, count: int = -1) -> str:
-    found = text.count(old) if old else len(text) + 1
-    found = found if count < 0 else min(found, count)
-    spend((len(text) + found * len(new)) // 10)
-    return text.replace(old, new, found)
+    occurrences = text.count(old) if old else len(text) + 1
+    occurrences = occurrences if count < 0 else min(occurrences, count)
+    spend((len(text) + occurrences * len(new)) // 10)
+    return text.replace(old, new, occurrences)
 
 
 def split(text: str, separator: str, count: int = -1) -> list[str]:
@@ -141,11 +141,11 @@ def quote(text: str) -> str:
     return f'"{text.translate(_QUOTED)}"'
 
 
-def join(spend: Spend, parts: list[Any], separator: str = "") -> str:
-    if any(type(part) is not str for part in parts):
+def join(spend: Spend, elements: list[Any], separator: str = "") -> str:
+    if any(type(element) is not str for element in elements):
         raise CelError("join: invalid input: not a string")
-    spend((sum(map(len, parts)) + len(separator) * len(parts)) // 10)
-    return separator.join(parts)
+    spend((sum(map(len, elements)) + len(separator) * len(elements)) // 10)
+    return separator.join(elements)
 
 
 def reverse(target: list[Any]) -> list[Any]:
@@ -167,8 +167,8 @@ def matches(spend: Spend, text: str, pattern: str) -> bool:
 
 
 def find(spend: Spend, text: str, pattern: str) -> str:
-    found = regex_for(pattern).find(text, 0, _searching(spend))
-    return text[found[0] : found[1]] if found else ""
+    span = regex_for(pattern).find(text, 0, _searching(spend))
+    return text[span[0] : span[1]] if span else ""
 
 
 def find_all(spend: Spend, text: str, pattern: str, limit: int = -1) -> list[str]:
@@ -220,7 +220,7 @@ def distinct(spend: Spend, elements: list[Any]) -> list[Any]:
     result: list[Any] = []
     for element in elements:
         spend(len(result) // 4)
-        if not any(_same(element, one, spend) for one in result):
+        if not any(_same(element, unique_element, spend) for unique_element in result):
             result.append(element)
     return result
 
@@ -243,7 +243,7 @@ def sort(elements: list[Any]) -> list[Any]:
 
 
 def is_sorted(elements: list[Any]) -> bool:
-    return all(compare(one, following) <= 0 for one, following in itertools.pairwise(elements))
+    return all(compare(element, following) <= 0 for element, following in itertools.pairwise(elements))
 
 
 def _best(name: str, sign: int) -> Callable[[list[Any]], Any]:
@@ -252,11 +252,11 @@ def _best(name: str, sign: int) -> Callable[[list[Any]], Any]:
             raise CelError(f"{name} called on empty list")
         if not all(map(is_comparable, elements)):
             raise no_overload()
-        found = elements[0]
+        best_element = elements[0]
         for element in elements[1:]:
-            if compare(found, element) == sign:
-                found = element
-        return found
+            if compare(best_element, element) == sign:
+                best_element = element
+        return best_element
 
     return best
 
@@ -281,8 +281,8 @@ def total(elements: list[Any]) -> Any:
 # Sets
 
 
-def sets_contains(spend: Spend, elements: list[Any], others: list[Any]) -> bool:
-    return all(contains(elements, other, spend) for other in others)
+def sets_contains(spend: Spend, elements: list[Any], other_elements: list[Any]) -> bool:
+    return all(contains(elements, element, spend) for element in other_elements)
 
 
 def sets_equivalent(spend: Spend, left: list[Any], right: list[Any]) -> bool:
@@ -290,7 +290,7 @@ def sets_equivalent(spend: Spend, left: list[Any], right: list[Any]) -> bool:
 
 
 def sets_intersects(spend: Spend, left: list[Any], right: list[Any]) -> bool:
-    return any(contains(right, one, spend) for one in left)
+    return any(contains(right, element, spend) for element in left)
 
 
 # Access

@@ -25,8 +25,8 @@ class Overload(NamedTuple):
 
 
 _COMPARABLE = ("int", "uint", "double", "bool", "duration", "timestamp", "string", "bytes")
-_ORDERINGS = [f"{one},{one}->bool" for one in ("bool", "string", "bytes", "timestamp", "duration")] + [
-    f"{one},{other}->bool" for one in ("int", "uint", "double") for other in ("int", "uint", "double")
+_ORDERINGS = [f"{kind},{kind}->bool" for kind in ("bool", "string", "bytes", "timestamp", "duration")] + [
+    f"{kind},{second_kind}->bool" for kind in ("int", "uint", "double") for second_kind in ("int", "uint", "double")
 ]
 _TIMESTAMP_PART = "timestamp->int timestamp,string->int"
 _TIME_PART = f"{_TIMESTAMP_PART} duration->int"
@@ -137,13 +137,13 @@ _MEMBER = {
     "findAll": "string,string->list<string> string,string,int->list<string>",
     "slice": "list<A>,int,int->list<A>",
     "flatten": "list<list<A>>->list<A> list<dyn>,int->list<dyn>",
-    "sort": " ".join(f"list<{one}>->list<{one}>" for one in _COMPARABLE),
-    "@sortByAssociatedKeys": " ".join(f"list<A>,list<{one}>->list<A>" for one in _COMPARABLE),
+    "sort": " ".join(f"list<{kind}>->list<{kind}>" for kind in _COMPARABLE),
+    "@sortByAssociatedKeys": " ".join(f"list<A>,list<{kind}>->list<A>" for kind in _COMPARABLE),
     "reverse": "list<A>->list<A>",
     "distinct": "list<A>->list<A>",
-    "isSorted": " ".join(f"list<{one}>->bool" for one in _COMPARABLE),
+    "isSorted": " ".join(f"list<{kind}>->bool" for kind in _COMPARABLE),
     "sum": "list<int>->int list<uint>->uint list<double>->double list<duration>->duration",
-    **dict.fromkeys(("min", "max"), " ".join(f"list<{one}>->{one}" for one in _COMPARABLE)),
+    **dict.fromkeys(("min", "max"), " ".join(f"list<{kind}>->{kind}" for kind in _COMPARABLE)),
     **dict.fromkeys(("isGreaterThan", "isLessThan"), "Quantity,Quantity->bool Semver,Semver->bool"),
     "compareTo": "Quantity,Quantity->int Semver,Semver->int",
     "asApproximateFloat": "Quantity->double",

@@ -84,12 +84,12 @@ def _read_twice(text: int, *_others: int) -> int:
     return _read(text, 0.2)
 
 
-def _read_second(_text: int, part: int) -> int:
-    return _read(part)
+def _read_second(_text: int, argument: int) -> int:
+    return _read(argument)
 
 
-def _contains(text: int, part: int) -> int:
-    return _read(text) * _read(part)
+def _contains(text: int, substring: int) -> int:
+    return _read(text) * _read(substring)
 
 
 def _matches(text: int, pattern: int, *_others: int) -> int:

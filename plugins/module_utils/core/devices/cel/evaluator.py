@@ -103,8 +103,8 @@ class _Compiler:
     def _ident(self, node: Ident) -> Code:
         name = node.name
         if not name.startswith("."):
-            for known, code in reversed(self._scope):
-                if known == name:
+            for variable, code in reversed(self._scope):
+                if variable == name:
                     return code
         name = name.removeprefix(".")
         if name == "device":
@@ -127,12 +127,12 @@ class _Compiler:
                 if type(value) is Optional:
                     return optional_at(value, name)
                 raise CelError(f"no such key: {name}")
-            found = value.entries.get(name, MISSING)
-            if found is MISSING:
-                found = value.default
-                if found is None:
+            field_value = value.entries.get(name, MISSING)
+            if field_value is MISSING:
+                field_value = value.default
+                if field_value is None:
                     raise CelError(f"no such key: {name}")
-            return found
+            return field_value
 
         return Code(select, operand.cost + 1)
 
@@ -170,8 +170,8 @@ class _Compiler:
         return Code(caller(function or spending, runs, guard, dynamic, spending is not None), cost)
 
     def _sum_of(self, arg: Node) -> Callable[..., Any]:
-        given = self._types[arg]
-        element = given.params[0].kind if given.kind == "list" else ""
+        arg_type = self._types[arg]
+        element = arg_type.params[0].kind if arg_type.kind == "list" else ""
         if element in library.SUM_ZEROS:
             return total_of(library.SUM_ZEROS[element])
         return library.METHODS["sum"]
@@ -228,12 +228,12 @@ class _Compiler:
     def _logic(self, node: Logic) -> Code:
         codes = [self.compile(term) for term in node.terms]
         terms = tuple((code.run, code.cost) for code in codes[1:])
-        first, decisive = codes[0].run, node.operator == "||"
+        first_run, decisive = codes[0].run, node.operator == "||"
 
         def decide(state: State) -> bool:
             failure: CelError | None = None
             try:
-                value = first(state)
+                value = first_run(state)
                 if value is decisive:
                     return bool(decisive)
                 if type(value) is not bool:
@@ -258,30 +258,30 @@ class _Compiler:
         return Code(decide, codes[0].cost)
 
     def _equality(self, node: Call) -> Code:
-        left, right = (self.compile(arg) for arg in node.args)
-        one, other = left.run, right.run
+        left_code, right_code = (self.compile(arg) for arg in node.args)
+        left_run, right_run = left_code.run, right_code.run
         negated = node.function == "_!=_"
-        fixed = right.constant
+        fixed = right_code.constant
         # Strings dominate selectors: their comparison is short enough to be written out.
         if type(fixed) is str:
-            most = library.equality_cost(fixed, fixed)
+            max_cost = library.equality_cost(fixed, fixed)
 
             def equals_text(state: State) -> bool:
-                value = one(state)
+                value = left_run(state)
                 if type(value) is str:
-                    state.cost += most if len(value) >= len(fixed) else library.equality_cost(value, fixed)
+                    state.cost += max_cost if len(value) >= len(fixed) else library.equality_cost(value, fixed)
                     return bool(value == fixed) is not negated
-                state.cost += most and 1
+                state.cost += max_cost and 1
                 return equal_or_not(value, fixed, negated, state)
 
-            return Code(equals_text, left.cost)
+            return Code(equals_text, left_code.cost)
 
         def equals(state: State) -> bool:
-            value, second = one(state), other(state)
+            value, second = left_run(state), right_run(state)
             state.spend(library.equality_cost(value, second))
             return equal_or_not(value, second, negated, state)
 
-        return Code(equals, left.cost + right.cost)
+        return Code(equals, left_code.cost + right_code.cost)
 
     def _index(self, node: Call) -> Code:
         target, key = (self.compile(arg) for arg in node.args)
@@ -301,29 +301,29 @@ class _Compiler:
         return Code(index, cost)
 
     def _membership(self, node: Call) -> Code:
-        """`in`; a list of plain constants becomes a set, as Kubernetes makes it."""
+        """Compile `in`. A list of plain constants becomes a set, like in Kubernetes."""
         value, target = (self.compile(arg) for arg in node.args)
         elements = target.constant
-        if type(elements) is not list or not elements or any(type(one) not in _KEY_KINDS for one in elements):
+        if type(elements) is not list or not elements or any(type(element) not in _KEY_KINDS for element in elements):
             return self._function(node, "@in", node.args, method=False)
-        members = frozenset(CelMap.key(one) for one in elements if one == one)
+        members = frozenset(CelMap.key(element) for element in elements if element == element)
         run = value.run
 
         def is_member(state: State) -> bool:
-            given = run(state)
-            if type(given) is Semver or type(given) is bytes:
+            candidate = run(state)
+            if type(candidate) is Semver or type(candidate) is bytes:
                 # Go cannot hash these, so Kubernetes fails here.
-                raise CelError(f"{type_name(given)} cannot be found in a list of other values")
-            return type(given) in _KEY_KINDS and given == given and CelMap.key(given) in members
+                raise CelError(f"{type_name(candidate)} cannot be found in a list of other values")
+            return type(candidate) in _KEY_KINDS and candidate == candidate and CelMap.key(candidate) in members
 
         return Code(is_member, value.cost)
 
     def _or_else(self, node: Call) -> Code:
-        """`or` and `orValue`: the argument is only evaluated when it is needed."""
+        """Compile `or` and `orValue`. The argument is only evaluated if it is needed."""
         if node.target is None or len(node.args) != 1:
             raise CelSyntaxError(f"{node.function} is a method of optionals", node.pos)
-        target, other = self.compile(node.target), self.compile(node.args[0])
-        run, alternative, cost = target.run, other.run, other.cost
+        target, fallback = self.compile(node.target), self.compile(node.args[0])
+        run, alternative, cost = target.run, fallback.run, fallback.cost
         unwrap, result = node.function == "orValue", self._types[node]
 
         def choose(state: State) -> Any:
@@ -343,14 +343,14 @@ class _Compiler:
     # Literals of lists and maps
 
     def _list(self, node: ListLiteral) -> Code:
-        codes = [self.compile(part) for part in node.elements]
+        codes = [self.compile(element) for element in node.elements]
         if not node.optional and all(type(code.constant) not in _NO_LITERAL for code in codes):
             return _constant([code.constant for code in codes])
-        parts = tuple((code.run, index in node.optional) for index, code in enumerate(codes))
+        element_runs = tuple((code.run, index in node.optional) for index, code in enumerate(codes))
 
         def build(state: State) -> list[Any]:
             result: list[Any] = []
-            for run, optional in parts:
+            for run, optional in element_runs:
                 value = run(state)
                 if not optional:
                     result.append(value)
@@ -364,11 +364,11 @@ class _Compiler:
 
     def _map(self, node: MapLiteral) -> Code:
         codes = [(self.compile(key), self.compile(value), optional) for key, value, optional in node.entries]
-        parts = tuple((key.run, value.run, optional) for key, value, optional in codes)
+        entry_runs = tuple((key.run, value.run, optional) for key, value, optional in codes)
 
         def build(state: State) -> CelMap:
             entries: dict[Any, Any] = {}
-            for key_run, value_run, optional in parts:
+            for key_run, value_run, optional in entry_runs:
                 key, value = CelMap.key(key_run(state)), value_run(state)
                 if optional:
                     if type(value) is not Optional:
@@ -380,7 +380,7 @@ class _Compiler:
                 entries[key] = value
             return CelMap(entries)
 
-        fixed = [part.constant for key, value, __ in codes for part in (key, value)]
+        fixed = [code.constant for key, value, __ in codes for code in (key, value)]
         if all(value is not MISSING for value in fixed) and not any(optional for __, __, optional in codes):
             try:
                 return _constant(build(State.empty()))
@@ -465,15 +465,15 @@ def _as_variable(value: Any) -> Any:
 
 
 def _type_value(name: str) -> Code:
-    given = TYPE_NAMES[name]
+    cel_type = TYPE_NAMES[name]
     names = {"null": "null_type", "timestamp": "google.protobuf.Timestamp", "duration": "google.protobuf.Duration"}
-    value = TypeValue(given.name or names.get(given.kind, given.kind))
+    value = TypeValue(cel_type.name or names.get(cel_type.kind, cel_type.kind))
     return _constant(value)
 
 
-def _is_open(given: t.Type) -> bool:
+def _is_open(cel_type: t.Type) -> bool:
     """Return whether values of a static type can be of several types at run time."""
-    return given.kind in ("dyn", "any", "param") or any(map(_is_open, given.params)) or given.kind == "null"
+    return cel_type.kind in ("dyn", "any", "param") or any(map(_is_open, cel_type.params)) or cel_type.kind == "null"
 
 
 # Conversions of constants are done, and patterns that are constants compiled, before an expression runs.
@@ -495,19 +495,20 @@ def _check_constants(name: str, args: list[Node], codes: list[Code], *, method: 
 def _fold(
     node: Call, name: str, function: Any, cost: Callable[..., int] | None, codes: list[Code], *, method: bool
 ) -> Code | None:
-    """The constant a pure call of constants gives; None where it fails, which is reported when it runs."""
+    """Return the constant result of a pure call of constants. None if the call fails, which is reported when it
+    runs."""
     values = [code.constant for code in codes]
     conversion = name in CONVERSIONS and not method
     if not conversion and name not in ("quantity", "semver"):
         return None
     try:
         value = function(*values)
-        spent = 0 if conversion else cost(*values) if cost else 1
+        call_cost = 0 if conversion else cost(*values) if cost else 1
     except CelError as error:
         if conversion and type(values[0]) not in _FOLDED_HERE:
             raise CelSyntaxError(str(error), node.pos) from error
         return None
-    return _constant(value, spent)
+    return _constant(value, call_cost)
 
 
 _SPECIAL: dict[str, Callable[[_Compiler, Any], Code]] = {

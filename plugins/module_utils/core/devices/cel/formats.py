@@ -22,7 +22,7 @@ _PRECISION = 6
 # More digits than this no double has; Go prints zeros on and on.
 _MAX_PRECISION = 1000
 
-# What each clause takes, for the check before an expression runs; `dyn` fits all.
+# Types that each clause accepts, for the check before an expression runs. `dyn` fits all clauses.
 CLAUSE_TYPES: dict[str, frozenset[str]] = {
     "s": frozenset(
         ("list", "map", "int", "uint", "double", "bool", "string", "timestamp", "bytes", "duration", "type", "null")
@@ -38,26 +38,26 @@ CLAUSE_TYPES: dict[str, frozenset[str]] = {
 
 
 def clauses(template: str) -> list[str]:
-    """The letters of the clauses of a template, in order; a `CelError` for one that is none."""
-    found: list[str] = []
+    """Return the letters of the clauses of a template, in order. Raise CelError for an invalid clause."""
+    letters: list[str] = []
     for match in _CLAUSE.finditer(template):
         if not match.group(1):
             if match.group(3) not in CLAUSE_TYPES or not match.group(3):
                 raise CelError(f"unrecognized formatting clause {match.group()!r}")
-            found.append(match.group(3))
-    return found
+            letters.append(match.group(3))
+    return letters
 
 
 def format_text(spend: Spend, template: str, args: list[Any]) -> str:
-    """The template with its clauses replaced by the arguments."""
+    """Return the template with its clauses replaced by the arguments."""
     clauses(template)
-    parts: list[str] = []
+    pieces: list[str] = []
     position = index = 0
     for match in _CLAUSE.finditer(template):
-        parts.append(template[position : match.start()])
+        pieces.append(template[position : match.start()])
         position = match.end()
         if match.group(1):
-            parts.append("%")
+            pieces.append("%")
             continue
         if index >= len(args):
             raise CelError(f"index {index} out of range")
@@ -66,27 +66,27 @@ def format_text(spend: Spend, template: str, args: list[Any]) -> str:
             raise CelError(f"a precision of {precision} digits is too much")
         text = _clause(spend, match.group(3), args[index], precision)
         spend(len(text) // 10)
-        parts.append(text)
+        pieces.append(text)
         index += 1
-    parts.append(template[position:])
-    return "".join(parts)
+    pieces.append(template[position:])
+    return "".join(pieces)
 
 
 def _clause(spend: Spend, letter: str, value: Any, precision: int) -> str:
     if letter == "s":
         return _plain(spend, value)
     kind = type(value)
-    whole = kind is int or kind is UInt
-    if letter == "d" and whole:
+    is_integer = kind is int or kind is UInt
+    if letter == "d" and is_integer:
         return str(int(value))
     if letter in "fe":
         return _floating(letter, value, precision)
-    if letter == "b" and (whole or kind is bool):
+    if letter == "b" and (is_integer or kind is bool):
         return format(int(value), "b")
-    if letter == "o" and whole:
+    if letter == "o" and is_integer:
         return format(int(value), "o")
-    if letter in "xX" and (whole or kind is str or kind is bytes):
-        text = format(int(value), "x") if whole else (value.encode() if kind is str else value).hex()
+    if letter in "xX" and (is_integer or kind is str or kind is bytes):
+        text = format(int(value), "x") if is_integer else (value.encode() if kind is str else value).hex()
         return text.upper() if letter == "X" else text
     raise CelError(f"clause %{letter} cannot be used on {type_name(value)}")
 
@@ -118,7 +118,7 @@ def _plain(spend: Spend, value: Any) -> str:
         return "null"
     kind = type(value)
     if kind is list:
-        return f"[{', '.join(_literal(spend, one) for one in value)}]"
+        return f"[{', '.join(_literal(spend, element) for element in value)}]"
     if kind is CelMap:
         pairs = sorted((_key(key), _literal(spend, value.get(CelMap.key(key)))) for key in value)
         return "{" + ", ".join(f"{key}:{text}" for key, text in pairs) + "}"
@@ -189,24 +189,24 @@ def _is_label_value(text: str) -> bool:
 
 
 def _is_date(text: str) -> bool:
-    found = _DATE.fullmatch(text)
-    if found is None:
+    match = _DATE.fullmatch(text)
+    if match is None:
         return False
     # Go knows a year 0, Python does not; it is a leap year like 4.
-    year = int(found.group(1)) or 4
+    year = int(match.group(1)) or 4
     try:
-        date(year, int(found.group(2)), int(found.group(3)))
+        date(year, int(match.group(2)), int(match.group(3)))
     except ValueError:
         return False
     return True
 
 
 def _is_datetime(text: str) -> bool:
-    day, *rest = text.lower().split("t")
-    found = _CLOCK.fullmatch(rest[0]) if rest else None
-    if found is None or not _is_date(day):
+    day, *times = text.lower().split("t")
+    match = _CLOCK.fullmatch(times[0]) if times else None
+    if match is None or not _is_date(day):
         return False
-    return found.group(1) <= "23" and found.group(2) <= "59" and found.group(3) <= "59"
+    return match.group(1) <= "23" and match.group(2) <= "59" and match.group(3) <= "59"
 
 
 FORMATS: dict[str, Callable[[str], bool]] = {
@@ -234,8 +234,8 @@ def named_format(name: str) -> Callable[[], Opaque]:
     return lambda: Opaque("kubernetes.NamedFormat", name)
 
 
-def validate(named: Opaque, text: str) -> Optional:
-    """None when the text has the format, else an optional with what is wrong, in our words."""
-    if FORMATS[named.content](text):
+def validate(format_value: Opaque, text: str) -> Optional:
+    """Return an empty optional if the text has the format, otherwise an optional with the error."""
+    if FORMATS[format_value.content](text):
         return NONE
-    return Optional(True, [f"does not match the format {named.content}"])
+    return Optional(True, [f"does not match the format {format_value.content}"])

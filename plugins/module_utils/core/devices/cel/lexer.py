@@ -58,18 +58,18 @@ _HIGHEST_RUNE = 0x10FFFF
 
 
 def tokenize(text: str) -> list[Token]:
-    """All tokens of an expression, with an `end` token last."""
+    """Return all tokens of an expression, with an `end` token last."""
     tokens: list[Token] = []
     pos = 0
     match = _TOKEN.match
     while pos < len(text):
-        found = match(text, pos)
-        if found is None:
+        token_match = match(text, pos)
+        if token_match is None:
             raise CelSyntaxError(_unreadable(text, pos), pos)
-        kind, start, pos = str(found.lastgroup), pos, found.end()
+        kind, start, pos = str(token_match.lastgroup), pos, token_match.end()
         if kind == "skip":
             continue
-        piece = found.group()
+        piece = token_match.group()
         if kind == "sign" or piece in _KEYWORDS:
             kind = piece
         tokens.append(Token(kind, piece, start, pos))
@@ -87,7 +87,7 @@ def _unreadable(text: str, pos: int) -> str:
 
 
 def unquote(token: Token) -> str | bytes:
-    """The value of a string or bytes token."""
+    """Return the value of a string or bytes token."""
     text = token.text.replace("\r\n", "\n").replace("\r", "\n")
     is_bytes = token.kind == "bytes"
     text = text[is_bytes:]
@@ -97,38 +97,38 @@ def unquote(token: Token) -> str | bytes:
     text = text[width:-width]
     if is_bytes:
         return _unescape_bytes(text, token) if not raw else text.encode()
-    return text if raw or "\\" not in text else _ESCAPED.sub(lambda found: _rune(found, token), text)
+    return text if raw or "\\" not in text else _ESCAPED.sub(lambda match: _rune(match, token), text)
 
 
-def _rune(found: re.Match[str], token: Token) -> str:
-    code = _code(found)
+def _rune(match: re.Match[str], token: Token) -> str:
+    code = _code(match)
     if code is None:
-        return found.group(5)
+        return match.group(5)
     if code > _HIGHEST_RUNE or 0xD800 <= code <= 0xDFFF:
         raise CelSyntaxError("the string names a code point that does not exist", token.start)
     return chr(code)
 
 
-def _code(found: re.Match[str]) -> int | None:
-    hexadecimal = found.group(1) or found.group(2) or found.group(3)
+def _code(match: re.Match[str]) -> int | None:
+    hexadecimal = match.group(1) or match.group(2) or match.group(3)
     if hexadecimal:
         return int(hexadecimal, 16)
-    if found.group(4):
-        return int(found.group(4), 8)
-    return _NAMED.get(found.group(5))
+    if match.group(4):
+        return int(match.group(4), 8)
+    return _NAMED.get(match.group(5))
 
 
 def _unescape_bytes(text: str, token: Token) -> bytes:
-    parts: list[bytes] = []
+    chunks: list[bytes] = []
     pos = 0
-    for found in _ESCAPED.finditer(text):
-        if found.group(2) or found.group(3):
+    for match in _ESCAPED.finditer(text):
+        if match.group(2) or match.group(3):
             raise CelSyntaxError("bytes have no \\u or \\U escapes", token.start)
-        code = _code(found)
-        parts += (text[pos : found.start()].encode(), found.group(5).encode() if code is None else bytes((code,)))
-        pos = found.end()
-    parts.append(text[pos:].encode())
-    return b"".join(parts)
+        code = _code(match)
+        chunks += (text[pos : match.start()].encode(), match.group(5).encode() if code is None else bytes((code,)))
+        pos = match.end()
+    chunks.append(text[pos:].encode())
+    return b"".join(chunks)
 
 
 def number(token: Token, sign: str = "") -> Any:

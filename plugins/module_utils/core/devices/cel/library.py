@@ -139,7 +139,7 @@ def _regex(text: Any, pattern: Any, *_more: Any) -> int:
 
 def _elements(value: Any, *_more: Any) -> int:
     if type(value) is list and value and type(value[0]) in (str, bytes):
-        return len(value) + sum(_tenth(cost_size(one)) for one in value)
+        return len(value) + sum(_tenth(cost_size(element)) for element in value)
     return cost_size(value) if type(value) is list else _tenth(cost_size(value))
 
 
@@ -168,8 +168,8 @@ def _pairs(factor: int) -> Cost:
     return lambda left, right: 1 + len(left) * len(right) * factor
 
 
-def _network(network_value: Any, other: Any) -> int:
-    text = _tenth(len(other)) if type(other) is str else 0
+def _network(network_value: Any, argument: Any) -> int:
+    text = _tenth(len(argument)) if type(argument) is str else 0
     return math.ceil(2 * cost_size(network_value) * 0.1) + text
 
 
@@ -213,7 +213,7 @@ FUNCTION_COSTS: dict[str, Cost] = {
 }
 METHOD_COSTS: dict[str, Cost] = {
     **dict.fromkeys(("startsWith", "endsWith"), _traversal),
-    "contains": lambda text, part: _tenth(len(text)) * _tenth(len(part)),
+    "contains": lambda text, substring: _tenth(len(text)) * _tenth(len(substring)),
     **dict.fromkeys(("lowerAscii", "upperAscii", "substring", "trim", "format"), _traversal),
     **dict.fromkeys(("replace", "split"), _two_traversals),
     "join": lambda *_args: 0,

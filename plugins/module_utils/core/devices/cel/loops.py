@@ -34,20 +34,20 @@ def _turns(target: Run, slots: Slots, state: State) -> Iterator[None]:
             variables[slot] = value
             yield
         return
-    first, second = slots
+    first_slot, second_slot = slots
     if type(range_value) is list:
         for index, value in enumerate(range_value):
-            variables[first], variables[second] = index, value
+            variables[first_slot], variables[second_slot] = index, value
             yield
     elif type(range_value) is CelMap:
         for key in range_value:
-            variables[first], variables[second] = key, range_value.get(CelMap.key(key))
+            variables[first_slot], variables[second_slot] = key, range_value.get(CelMap.key(key))
             yield
     else:
         raise no_overload()
 
 
-# What cel-go's expansions charge per turn beyond the condition and the body.
+# Costs that cel-go's expansions charge per iteration in addition to the condition and the body.
 _QUANTIFIER_TURN = {"all": 3, "exists": 4}
 _COUNT_HIT = 2
 _APPEND_TURN = 12
@@ -85,10 +85,10 @@ def _quantifier(kind: str) -> Callable[..., Run]:
     return make
 
 
-def _required(part: Part) -> tuple[Run, int]:
-    if part is None:
+def _required(expression: Part) -> tuple[Run, int]:
+    if expression is None:
         raise CelError("a loop without its expression")
-    return part
+    return expression
 
 
 def _holds(test: Run, state: State) -> bool:
@@ -162,10 +162,10 @@ def _transform_entries(target: Run, slots: Slots, predicate: Part, body: Part) -
             state.spend(test_cost)
             if test is None or _holds(test, state):
                 state.spend(compute_cost + _INSERT_TURN)
-                made = compute(state)
-                if type(made) is not CelMap:
+                transformed = compute(state)
+                if type(transformed) is not CelMap:
                     raise no_overload()
-                for key, value in made.entries.items():
+                for key, value in transformed.entries.items():
                     state.spend(1)
                     _insert(entries, key, value)
         state.spend(1)

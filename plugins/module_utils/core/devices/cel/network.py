@@ -131,19 +131,19 @@ ADDRESS_TESTS: dict[str, Callable[[Opaque], bool]] = {
 }
 
 
-def contains_ip(network: Opaque, other: Any) -> bool:
-    address: Address = other.content if isinstance(other, Opaque) else to_ip(other).content
-    own: Network = network.content
-    if own.address.width != address.width:
+def contains_ip(network: Opaque, argument: Any) -> bool:
+    address: Address = argument.content if isinstance(argument, Opaque) else to_ip(argument).content
+    subnet: Network = network.content
+    if subnet.address.width != address.width:
         return False
-    shift = address.width - own.prefix
-    return int(own.address.ip) >> shift == int(address.ip) >> shift
+    shift = address.width - subnet.prefix
+    return int(subnet.address.ip) >> shift == int(address.ip) >> shift
 
 
-def contains_cidr(network: Opaque, other: Any) -> bool:
-    inner: Network = other.content if isinstance(other, Opaque) else to_cidr(other).content
-    own: Network = network.content
-    return own.prefix <= inner.prefix and contains_ip(network, Opaque("net.IP", inner.address))
+def contains_cidr(network: Opaque, argument: Any) -> bool:
+    inner: Network = argument.content if isinstance(argument, Opaque) else to_cidr(argument).content
+    subnet: Network = network.content
+    return subnet.prefix <= inner.prefix and contains_ip(network, Opaque("net.IP", inner.address))
 
 
 def cidr_ip(network: Opaque) -> Opaque:
@@ -189,26 +189,26 @@ def parse_url(text: str) -> Url:
     if not text or any(ord(char) < 0x20 or ord(char) == 0x7F for char in text):
         raise ValueError(f"{text!r} is no URL: it is empty or has control characters")
     body = text.partition("#")[0]
-    scheme, rest = _split_scheme(text, body)
-    rest, __, query = rest.partition("?")
-    if not rest.startswith("/") and (scheme or text != "*"):
+    scheme, remainder = _split_scheme(text, body)
+    remainder, __, query = remainder.partition("?")
+    if not remainder.startswith("/") and (scheme or text != "*"):
         if not scheme:
             raise ValueError(f"{text!r} is no URL: it has neither a scheme nor a leading slash")
         return Url(scheme, "", "", query, text)
     host = ""
-    if rest.startswith("//") and (scheme or not rest.startswith("///")):
-        host, slash, path = rest[2:].partition("/")
-        rest = slash + path
+    if remainder.startswith("//") and (scheme or not remainder.startswith("///")):
+        host, slash, path = remainder[2:].partition("/")
+        remainder = slash + path
         host = _checked_host(text, host.rpartition("@")[2])
-    if _BAD_ESCAPE.search(rest):
+    if _BAD_ESCAPE.search(remainder):
         raise ValueError(f"{text!r} has an escape that is none")
-    return Url(scheme, host, rest, query, text)
+    return Url(scheme, host, remainder, query, text)
 
 
 def _split_scheme(text: str, body: str) -> tuple[str, str]:
-    scheme, colon, rest = body.partition(":")
+    scheme, colon, remainder = body.partition(":")
     if colon and _SCHEME.fullmatch(scheme):
-        return scheme.lower(), rest
+        return scheme.lower(), remainder
     if text.startswith(":"):
         raise ValueError(f"{text!r} has no scheme before its colon")
     return "", body

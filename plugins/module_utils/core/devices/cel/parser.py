@@ -88,8 +88,8 @@ class _Parser:
         return self._advance()
 
     def _unexpected(self, expected: str) -> CelSyntaxError:
-        found = "the end of the expression" if self._token.kind == "end" else repr(self._token.text)
-        return CelSyntaxError(f"expected {expected}, found {found}", self._token.start)
+        token_text = "the end of the expression" if self._token.kind == "end" else repr(self._token.text)
+        return CelSyntaxError(f"expected {expected}, found {token_text}", self._token.start)
 
     # Limits
 
@@ -152,32 +152,39 @@ class _Parser:
             self._deeper(self._relations)
         self._calcs += 1
         self._deeper(self._calcs)
-        left = self._unary()
+        left_node = self._unary()
         while (next_level := _LEVELS.get(self._token.kind, -1)) >= level:
             operator = self._advance()
             if next_level == 0:
                 self._relations += 1
                 self._calcs = calcs
                 self._deeper(self._relations)
-            right = self._binary(next_level + 1)
+            right_node = self._binary(next_level + 1)
             if next_level == 0:
                 self._relations -= 1
-            node = Call(operator.start, left.start, right.end, _OPERATORS[operator.kind], None, [left, right])
-            left = self._grow(node, left, right)
+            node = Call(
+                operator.start,
+                left_node.start,
+                right_node.end,
+                _OPERATORS[operator.kind],
+                None,
+                [left_node, right_node],
+            )
+            left_node = self._grow(node, left_node, right_node)
         self._relations, self._calcs = relations, calcs
-        return left
+        return left_node
 
     def _unary(self) -> Node:
         sign = self._token.kind
         if sign not in ("!", "-"):
             return self._member("")
-        first = self._token
+        first_token = self._token
         count = 0
         while self._token.kind == sign:
             self._advance()
             count += 1
         if sign == "-" and count == 1 and self._token.kind in ("int", "double"):
-            return self._member("-", first.start)
+            return self._member("-", first_token.start)
         minus = ""
         if sign == "!" and self._token.kind == "-" and self._tokens[self._index + 1].kind in ("int", "double"):
             self._advance()
@@ -185,7 +192,7 @@ class _Parser:
         operand = self._member(minus)
         if count % 2 == 0:
             return operand
-        node = Call(first.start, first.start, operand.end, "!_" if sign == "!" else "-_", None, [operand])
+        node = Call(first_token.start, first_token.start, operand.end, "!_" if sign == "!" else "-_", None, [operand])
         return self._keep(node, [operand])
 
     def _member(self, minus: str, start: int = -1) -> Node:
@@ -306,7 +313,7 @@ class _Parser:
                     break
         end = self._expect("}", "',' or '}'").end
         node = MapLiteral(opening.start, opening.start, end, entries)
-        return self._keep(node, [part for key, value, __ in entries for part in (key, value)])
+        return self._keep(node, [child for key, value, __ in entries for child in (key, value)])
 
 
 _CONSTANTS = {"true": True, "false": False, "null": None}

@@ -179,8 +179,8 @@ _FALSE = frozenset(("0", "f", "F", "FALSE", "false", "False"))
 
 
 def _cannot_convert(value: Any, desired: str) -> CelError:
-    shown = f" {value!r}" if isinstance(value, str) and len(value) <= 40 else ""
-    return CelError(f"type conversion error from '{type_name(value)}'{shown} to '{desired}'")
+    excerpt = f" {value!r}" if isinstance(value, str) and len(value) <= 40 else ""
+    return CelError(f"type conversion error from '{type_name(value)}'{excerpt} to '{desired}'")
 
 
 def to_int(value: Any) -> int:
@@ -352,9 +352,9 @@ def optional_value(optional: Optional) -> Any:
 
 
 def unwrap(optionals: list[Any]) -> list[Any]:
-    if any(type(one) is not Optional for one in optionals):
+    if any(type(optional) is not Optional for optional in optionals):
         raise CelError("value is not optional")
-    return [one.value for one in optionals if one.present]
+    return [optional.value for optional in optionals if optional.present]
 
 
 def _less(left: Any, right: Any) -> bool:
@@ -392,11 +392,11 @@ OPERATORS: dict[str, Callable[..., Any]] = {
 
 
 def parse_with(parse: Callable[..., Any]) -> Callable[..., Any]:
-    """A reader of text as a CEL function."""
+    """Return a parser of text as a CEL function."""
 
-    def read(text: str, *more: bool) -> Any:
+    def read(text: str, *options: bool) -> Any:
         try:
-            return parse(text, *more)
+            return parse(text, *options)
         except ValueError as error:
             raise CelError(str(error)) from error
 
@@ -404,11 +404,11 @@ def parse_with(parse: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def parses_with(parse: Callable[..., Any]) -> Callable[..., bool]:
-    """Return whether a reader takes a text, as a CEL function."""
+    """Return a CEL function that returns whether a parser accepts a text."""
 
-    def read(text: str, *more: bool) -> bool:
+    def read(text: str, *options: bool) -> bool:
         try:
-            parse(text, *more)
+            parse(text, *options)
         except ValueError:
             return False
         return True

@@ -25,26 +25,26 @@ _DAY = 24 * 3600
 
 
 def parse_duration(text: str) -> Duration:
-    """A duration as Go's `time.ParseDuration` reads it: `1h30m`, `-1.5s`, `0`."""
-    rest = text[1:] if text[:1] in ("+", "-") and text else text
+    """Return a duration in the format of Go's `time.ParseDuration`: `1h30m`, `-1.5s`, `0`."""
+    unsigned = text[1:] if text[:1] in ("+", "-") and text else text
     failure = CelError(f"{text[:40]!r} is no duration: write numbers with units, such as 1h30m or 1.5s")
-    if rest == "0":
+    if unsigned == "0":
         return Duration(0)
-    if not rest:
+    if not unsigned:
         raise failure
     nanos = pos = 0
-    while pos < len(rest):
-        found = _PART.match(rest, pos)
-        if found is None or not (found.group(1) or found.group(2)):
+    while pos < len(unsigned):
+        match = _PART.match(unsigned, pos)
+        if match is None or not (match.group(1) or match.group(2)):
             raise failure
-        whole, fraction, unit = found.groups()
-        if len(whole) > 20:
+        integer, fraction, unit = match.groups()
+        if len(integer) > 20:
             raise failure
-        nanos += int(whole or 0) * _UNITS[unit]
+        nanos += int(integer or 0) * _UNITS[unit]
         if fraction:
             # Beyond 18 digits nothing is left of a nanosecond, even in hours.
             nanos += int(fraction[:18]) * _UNITS[unit] // 10 ** len(fraction[:18])
-        pos = found.end()
+        pos = match.end()
     return as_duration(-nanos if text.startswith("-") else nanos)
 
 
@@ -59,13 +59,13 @@ def duration_text(duration: Duration) -> str:
 
 
 def parse_timestamp(text: str) -> Timestamp:
-    """A timestamp as Go reads RFC 3339."""
+    """Return a timestamp that Go accepts as RFC 3339."""
     failure = CelError(f"{text[:40]!r} is no timestamp: write one such as 2026-01-31T12:00:00Z")
-    found = _RFC3339.fullmatch(text)
-    if found is None:
+    match = _RFC3339.fullmatch(text)
+    if match is None:
         raise failure
-    year, month, day, hour, minute, second = (int(found.group(index)) for index in range(1, 7))
-    sign, offset_hours, offset_minutes = found.group(8), int(found.group(9) or 0), int(found.group(10) or 0)
+    year, month, day, hour, minute, second = (int(match.group(index)) for index in range(1, 7))
+    sign, offset_hours, offset_minutes = match.group(8), int(match.group(9) or 0), int(match.group(10) or 0)
     if hour > 23 or minute > 59 or second > 59 or offset_hours > 24 or offset_minutes > 59:
         raise failure
     try:
@@ -74,15 +74,15 @@ def parse_timestamp(text: str) -> Timestamp:
         raise failure from error
     offset = (offset_hours * 60 + offset_minutes) * 60 * (-1 if sign == "-" else 1)
     seconds = days * _DAY + hour * 3600 + minute * 60 + second - offset
-    fraction = int((found.group(7) or "")[:9].ljust(9, "0"))
+    fraction = int((match.group(7) or "")[:9].ljust(9, "0"))
     return as_timestamp(seconds * NANOS + fraction, offset)
 
 
 def timestamp_text(timestamp: Timestamp) -> str:
-    """A timestamp in RFC 3339, with as many digits of a second as it needs."""
+    """Return a timestamp in RFC 3339, with the required number of digits of a second."""
     local = timestamp.nanos + timestamp.offset * NANOS
-    days, rest = divmod(local, _DAY * NANOS)
-    second, nanos = divmod(rest, NANOS)
+    days, day_nanos = divmod(local, _DAY * NANOS)
+    second, nanos = divmod(day_nanos, NANOS)
     fraction = f".{nanos:09d}".rstrip("0").rstrip(".")
     day = _date(days)
     minutes = abs(timestamp.offset) // 60
@@ -103,9 +103,9 @@ _UTC = frozenset(("", "UTC", "GMT", "Etc/UTC", "Z", "Zulu", "Etc/GMT", "Universa
 
 def _zone_offset(name: str) -> int:
     """Seconds east of UTC. Names other than UTC's need a database of zones, which is not read here."""
-    found = _OFFSET.fullmatch(name)
-    if found is not None:
-        hours, minutes = (int(part[:6]) for part in found.groups())
+    match = _OFFSET.fullmatch(name)
+    if match is not None:
+        hours, minutes = (int(group[:6]) for group in match.groups())
         return (hours * 60 - minutes if name.startswith("-") else hours * 60 + minutes) * 60
     if name in _UTC:
         return 0
@@ -113,10 +113,10 @@ def _zone_offset(name: str) -> int:
 
 
 def _local(timestamp: Timestamp, zone: tuple[str, ...]) -> tuple[date, int]:
-    """The date, and the nanoseconds since its midnight, in a zone (UTC without one)."""
+    """Return the date, and the nanoseconds since its midnight, in a zone. Without a zone, in UTC."""
     offset = _zone_offset(zone[0]) if zone else 0
-    days, rest = divmod(timestamp.nanos + offset * NANOS, _DAY * NANOS)
-    return _date(days), rest
+    days, day_nanos = divmod(timestamp.nanos + offset * NANOS, _DAY * NANOS)
+    return _date(days), day_nanos
 
 
 def _of_date(read: Callable[[date], int]) -> Callable[..., int]:
@@ -124,12 +124,12 @@ def _of_date(read: Callable[[date], int]) -> Callable[..., int]:
 
 
 def _of_clock(unit: int, modulus: int, total: int) -> Callable[..., int]:
-    """A part of the time of day, or a whole duration in a unit."""
+    """Return a function that reads a part of the time of day, or a whole duration in a unit."""
 
     def read(value: Any, *zone: str) -> int:
         if type(value) is Duration:
-            whole = abs(value.nanos) // total
-            return -whole if value.nanos < 0 else whole
+            count = abs(value.nanos) // total
+            return -count if value.nanos < 0 else count
         return _local(value, zone)[1] // unit % modulus
 
     return read

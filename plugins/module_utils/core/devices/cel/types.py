@@ -58,16 +58,16 @@ def type_of(value: Type) -> Type:
     return Type("type", "", (value,))
 
 
-def is_dyn(given: Type) -> bool:
-    return given.kind == "dyn" or given.kind == "any"
+def is_dyn(cel_type: Type) -> bool:
+    return cel_type.kind == "dyn" or cel_type.kind == "any"
 
 
-def is_dyn_or_error(given: Type) -> bool:
-    return given.kind in _WILD
+def is_dyn_or_error(cel_type: Type) -> bool:
+    return cel_type.kind in _WILD
 
 
-def is_optional(given: Type) -> bool:
-    return given.name == "optional_type"
+def is_optional(cel_type: Type) -> bool:
+    return cel_type.name == "optional_type"
 
 
 _WILD = frozenset(("dyn", "any", "error"))
@@ -89,41 +89,43 @@ class Bindings:
         self._count += 1
         return Type("param", f"_var{self._count}")
 
-    def assignable(self, given: tuple[Type, ...], desired: tuple[Type, ...]) -> bool:
-        """Return whether all types fit together; what is learnt about variables is kept only if they do."""
-        if given == desired:
+    def assignable(self, actual: tuple[Type, ...], desired: tuple[Type, ...]) -> bool:
+        """Return whether all types fit together. New bindings of variables are kept only if the types fit."""
+        if actual == desired:
             return True
-        before = dict(self._bound)
-        if len(given) == len(desired) and all(map(self._assignable, given, desired)):
+        previous_bindings = dict(self._bound)
+        if len(actual) == len(desired) and all(map(self._assignable, actual, desired)):
             return True
-        self._bound = before
+        self._bound = previous_bindings
         return False
 
-    def substitute(self, given: Type, *, free_to_dyn: bool = False) -> Type:
-        """The type with its variables replaced; unbound ones stay, or become dyn."""
-        bound = self._bound.get(given)
+    def substitute(self, cel_type: Type, *, free_to_dyn: bool = False) -> Type:
+        """Return the type with its variables replaced. Unbound variables do not change, or become dyn."""
+        bound = self._bound.get(cel_type)
         if bound is not None:
             return self.substitute(bound, free_to_dyn=free_to_dyn)
-        if given.kind == "param":
-            return DYN if free_to_dyn else given
-        if given.params and given.kind in _SUBSTITUTED:
+        if cel_type.kind == "param":
+            return DYN if free_to_dyn else cel_type
+        if cel_type.params and cel_type.kind in _SUBSTITUTED:
             return Type(
-                given.kind, given.name, tuple(self.substitute(part, free_to_dyn=free_to_dyn) for part in given.params)
+                cel_type.kind,
+                cel_type.name,
+                tuple(self.substitute(param, free_to_dyn=free_to_dyn) for param in cel_type.params),
             )
-        return given
+        return cel_type
 
     def _assignable(self, left: Type, right: Type) -> bool:
         if right.kind == "param":
-            valid, known = self._bind(left, right)
-            if valid or known:
-                return valid
+            is_valid, is_bound = self._bind(left, right)
+            if is_valid or is_bound:
+                return is_valid
         if left.kind == "param":
             return self._bind(right, left)[0]
         if left.kind in _WILD or right.kind in _WILD:
             return True
         if left.kind == "null" or right.kind == "null":
-            other = right if left.kind == "null" else left
-            return other.kind in _NULLABLE or other.kind == "null"
+            other_type = right if left.kind == "null" else left
+            return other_type.kind in _NULLABLE or other_type.kind == "null"
         if left.kind == "type":
             return right.kind == "type"
         if left.kind in _COMPOSED:
@@ -135,33 +137,34 @@ class Bindings:
             )
         return left == right
 
-    def _bind(self, given: Type, variable: Type) -> tuple[bool, bool]:
-        """Return whether `variable` can stand for `given`, and whether it stood for something before."""
-        if given == variable:
+    def _bind(self, cel_type: Type, variable: Type) -> tuple[bool, bool]:
+        """Return whether a variable can stand for a type, and whether the variable already stood for a type."""
+        if cel_type == variable:
             return True, True
         bound = self._bound.get(variable)
         if bound is not None:
-            if given == bound:
+            if cel_type == bound:
                 return True, True
-            if not self._assignable(given, bound):
+            if not self._assignable(cel_type, bound):
                 return False, True
-            general = more_general(given, bound)
+            general = more_general(cel_type, bound)
             if self._absent(variable, general):
                 self._bound[variable] = general
             return True, True
-        if self._absent(variable, given):
-            self._bound[variable] = given
+        if self._absent(variable, cel_type):
+            self._bound[variable] = cel_type
             return True, False
         return False, False
 
     def _absent(self, variable: Type, within: Type) -> bool:
-        """The occurs check: a variable must not stand for something that contains it."""
+        """Return whether a variable is not part of a type (occurs check): a variable must not stand for a type that
+        contains it."""
         if variable == within:
             return False
         if within.kind == "param":
             bound = self._bound.get(within)
             return bound is None or self._absent(variable, bound)
-        return all(self._absent(variable, part) for part in within.params)
+        return all(self._absent(variable, param) for param in within.params)
 
 
 def more_general(left: Type, right: Type) -> Type:

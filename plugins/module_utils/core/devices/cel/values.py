@@ -141,9 +141,9 @@ class CelMap:
         raise CelError(f"unsupported key type: {type_name(value)}")
 
     def get(self, key: Any) -> Any:
-        """The value at a key, `default` for a missing one, MISSING where there is none either."""
-        found = self.entries.get(key, MISSING)
-        return self.default if found is MISSING and self.default is not None else found
+        """Return the value of a key, `default` for a missing key, MISSING without a default."""
+        entry = self.entries.get(key, MISSING)
+        return self.default if entry is MISSING and self.default is not None else entry
 
     def __contains__(self, key: Any) -> bool:
         return key in self.entries
@@ -236,22 +236,23 @@ def equal(left: Any, right: Any, spend: Spend = free) -> bool:
 
     `spend` is called with the work on lists and maps: shared ones can be far larger than the memory they take.
     """
-    kind, other = type(left), type(right)
+    kind, other_kind = type(left), type(right)
     if kind is str:
-        return other is str and bool(left == right)
+        return other_kind is str and bool(left == right)
     if kind in _NUMBERS:
-        return other in _NUMBERS and _equal_numbers(left, right)
+        return other_kind in _NUMBERS and _equal_numbers(left, right)
     if left is None or right is None:
         return left is right
     if kind in _STRICT:
-        if type_name(left) != type_name(right) or other is ComputedQuantity:
+        if type_name(left) != type_name(right) or other_kind is ComputedQuantity:
             raise no_overload()
         return bool(left == right)
-    if kind is not other:
+    if kind is not other_kind:
         return False
     if kind is list:
         return len(left) == len(right) and all(
-            _equal_parts(one, another, spend) for one, another in zip(left, right, strict=True)
+            _equal_parts(left_element, right_element, spend)
+            for left_element, right_element in zip(left, right, strict=True)
         )
     if kind is CelMap:
         return _equal_maps(left, right, spend)
@@ -270,8 +271,8 @@ def _equal_maps(left: CelMap, right: CelMap, spend: Spend) -> bool:
     if len(left) != len(right):
         return False
     for key, value in left.entries.items():
-        other = right.entries.get(key, MISSING)
-        if other is MISSING or not _equal_parts(value, other, spend):
+        right_value = right.entries.get(key, MISSING)
+        if right_value is MISSING or not _equal_parts(value, right_value, spend):
             return False
     return True
 
@@ -303,11 +304,12 @@ _ORDERED = frozenset((bool, str, bytes, Duration, Timestamp))
 
 
 def compare(left: Any, right: Any) -> int:
-    """CEL's order: -1, 0 or 1; an error for types that have none, or for different ones that are not both numbers."""
-    kind, other = type(left), type(right)
-    if kind in _NUMBERS and other in _NUMBERS:
+    """Return the order of two values in CEL: -1, 0 or 1. Raise CelError for types without an order, and for different
+    types that are not numbers."""
+    kind, other_kind = type(left), type(right)
+    if kind in _NUMBERS and other_kind in _NUMBERS:
         return compare_numbers(left, right)
-    if kind is not other or kind not in _ORDERED:
+    if kind is not other_kind or kind not in _ORDERED:
         raise no_overload()
     if kind is str and not (left.isascii() and right.isascii()):
         left, right = left.encode("utf-8", "surrogatepass"), right.encode("utf-8", "surrogatepass")

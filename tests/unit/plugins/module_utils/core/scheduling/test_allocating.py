@@ -84,8 +84,8 @@ def test_nine_free_devices_are_searched_in_time() -> None:
         ((8, 32), [pods("a", (1, 0), (4, 1), kinds=2), pods("b", (8, 0), (32, 1), kinds=2)], set()),
         ((8, 32), [pods("a", (4, 1), kinds=2), pods("b", (8, 0), (32, 1), kinds=2)], {1}),
         ((8, 32), [pods("a", (1, 0), (4, 1), kinds=2), pods("b", (32, 1), (8, 0), kinds=2)], {1}),
-        ((32,), [pods("b", (32, 0)), Pods("", 1, 1, ((1,),), open=False, unavailable=True)], {0}),
-        ((32,), [pods("b", (32, 0)), Pods("", 1, 1, ((32,),), open=False, unavailable=True)], set()),
+        ((32,), [pods("b", (32, 0)), Pods("", 1, 1, ((1,),), is_open=False, unavailable=True)], {0}),
+        ((32,), [pods("b", (32, 0)), Pods("", 1, 1, ((32,),), is_open=False, unavailable=True)], set()),
     ],
 )
 def test_searches_are_slow_with_too_few_but_many_free_devices(

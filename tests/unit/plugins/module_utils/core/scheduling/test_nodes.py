@@ -214,7 +214,7 @@ def test_pods_go_beside_pods_of_a_gang() -> None:
 
 
 def test_what_runs_keeps_its_numbers_and_new_pods_join() -> None:
-    running = replace(singles(5)[0], planned=PlannedNodes((7,), "Together"), open=False)
+    running = replace(singles(5)[0], planned=PlannedNodes((7,), "Together"), is_open=False)
     assert plan(2, [running, *[replace(pods, engine="new") for pods in singles(3)], Pods("big", 1, 1, ((8,),))]) == [
         PlannedNodes((7,), "Together"),
         PlannedNodes((7,), "Together"),
@@ -227,7 +227,7 @@ def test_a_number_that_leaves_is_not_given_again() -> None:
 
 
 def test_pods_that_run_without_a_number_have_nodes_of_their_own() -> None:
-    running = replace(singles(2)[0], open=False)
+    running = replace(singles(2)[0], is_open=False)
     assert plan(1, [running, *singles(3)]) is None
     assert plan(2, [running, *singles(3)]) == [None, PlannedNodes((1,), "Together")]
 
@@ -266,5 +266,5 @@ def test_two_copies_on_two_nodes_go_crosswise() -> None:
 
 
 def test_running_pods_without_a_number_may_be_on_one_node() -> None:
-    running = [replace(pods, open=False) for pods in singles(3, 2)]
+    running = [replace(pods, is_open=False) for pods in singles(3, 2)]
     assert plan(2, [*running, *gang(1, (4,), (4,), workers=1)]) is None
