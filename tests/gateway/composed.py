@@ -83,8 +83,9 @@ class ComposedFleet:
         self.built = Build(str(self.folder)).objects(HUB)
 
     def install(self) -> None:
-        """Build, and apply the objects as a run does. Repeat the run if it fails, as its messages ask for: the controllers
-        of a busy machine may need longer than one run waits. Raise AssertionError if no run succeeds.
+        """Build, and apply the objects as a run does. Raise AssertionError if no run succeeds.
+
+        A failed run is repeated, as its messages ask for: controllers can need longer than one run waits for them.
         """
         self.build()
         self.cluster.apply([each for each in self.built if each["kind"] == "Namespace"])
