@@ -38,19 +38,21 @@ def releases(client: Client, now: float, kinds: Collection[str]) -> list[dict[st
     for secret in client.list("v1", "Secret", labels="owner=helm").items:
         labels = fields(secret, "metadata", "labels")
         if text(secret, "type") == "helm.sh/release.v1" and _NUMBER.fullmatch(text(labels, "version")):
-            place = (text(secret, "metadata", "namespace"), text(labels, "name"))
-            by_release.setdefault(place, {})[int(text(labels, "version"))] = secret
-    return [_release(place, revisions, now, kinds) for place, revisions in sorted(by_release.items())]
+            release_key = (text(secret, "metadata", "namespace"), text(labels, "name"))
+            by_release.setdefault(release_key, {})[int(text(labels, "version"))] = secret
+    return [_release(release_key, revisions, now, kinds) for release_key, revisions in sorted(by_release.items())]
 
 
 def definitions(client: Client) -> dict[str, str]:
     """The CRDs of a cluster, and the release (namespace/name) that each is of; empty for those that are of none."""
-    found = {}
+    releases_by_name = {}
     for value in client.list("apiextensions.k8s.io/v1", _DEFINITION).items:
         annotations = fields(value, "metadata", "annotations")
-        name, namespace = (text(annotations, f"meta.helm.sh/release-{part}") for part in ("name", "namespace"))
-        found[text(value, "metadata", "name")] = f"{namespace}/{name}" if name else ""
-    return found
+        name, namespace = (
+            text(annotations, f"meta.helm.sh/release-{field_name}") for field_name in ("name", "namespace")
+        )
+        releases_by_name[text(value, "metadata", "name")] = f"{namespace}/{name}" if name else ""
+    return releases_by_name
 
 
 def _release(
@@ -102,23 +104,23 @@ def _content(secret: Object) -> Mapping[str, Any]:
             packed = unpacking.decompress(packed, _LARGEST)
             if not unpacking.eof:
                 return {}
-        found = json.loads(packed)
+        content = json.loads(packed)
     except (ValueError, RecursionError, zlib.error, binascii.Error):
         return {}
-    return found if isinstance(found, dict) else {}
+    return content if isinstance(content, dict) else {}
 
 
 def _objects(manifest: str, kinds: Collection[str]) -> Iterator[dict[str, Any]]:
     """Of a definition no more than its name, as parsing one takes a second and its schema is not read here."""
-    for part in re.split(r"^---.*$", manifest, flags=re.MULTILINE):
-        kind = _KIND.search(part)
+    for document_text in re.split(r"^---.*$", manifest, flags=re.MULTILINE):
+        kind = _KIND.search(document_text)
         if kind is None or kind[1] not in kinds:
             continue
-        name = _NAME.search(part)
+        name = _NAME.search(document_text)
         if kind[1] == _DEFINITION and name is not None:
             yield {"apiVersion": "apiextensions.k8s.io/v1", "kind": _DEFINITION, "metadata": {"name": name[1]}}
             continue
-        for document in documents(Source("manifest", part.encode())):
+        for document in documents(Source("manifest", document_text.encode())):
             value = document.value
             if isinstance(value, Mapping) and not document.problems:
                 metadata = {key: text(value, "metadata", key) for key in ("name", "namespace")}
@@ -126,7 +128,7 @@ def _objects(manifest: str, kinds: Collection[str]) -> Iterator[dict[str, Any]]:
                 yield {
                     "apiVersion": text(value, "apiVersion"),
                     "kind": kind[1],
-                    "metadata": {key: each for key, each in metadata.items() if each},
+                    "metadata": {key: content for key, content in metadata.items() if content},
                     **({"spec": {"selector": dict(selector)}} if selector else {}),
                 }
 

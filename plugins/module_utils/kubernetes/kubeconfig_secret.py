@@ -60,15 +60,17 @@ def ensure(
     if live is None and check_mode:
         return Written(True, after={"labels": desired, "keys": [place.key]})
     target = cluster.target()
-    here = _without_user(kubeconfig_with(cluster.name, cluster.name, target, {}))
-    before = _shown(live, place.key) if live is not None else {}
-    after = {"labels": {**before.get("labels", {}), **desired}, "kubeconfig": here}
-    changed = before != after
+    kubeconfig = _without_user(kubeconfig_with(cluster.name, cluster.name, target, {}))
+    previous_state = _shown(live, place.key) if live is not None else {}
+    desired_state = {"labels": {**previous_state.get("labels", {}), **desired}, "kubeconfig": kubeconfig}
+    changed = previous_state != desired_state
     if not check_mode:
         if account_key is not None:
             target = replace(target, credentials=_of_key(control, account_key), impersonate="")
         owned_secret.write(control, place, desired, to_yaml(kubeconfig_of(cluster.name, target)), live)
-    return Written(changed, renewed=not changed, server=shown_url(target.server), before=before, after=after)
+    return Written(
+        changed, renewed=not changed, server=shown_url(target.server), before=previous_state, after=desired_state
+    )
 
 
 def remove(control: Client, place: SecretRef, labels: Mapping[str, str], *, check_mode: bool) -> Written:

@@ -56,8 +56,8 @@ def summary(states: Mapping[Key, Readiness], of: int, why: str = "") -> str:
     keeps its pods from starting, which comes before all that a narrow terminal cuts."""
     ready = sum(state.ready for state in states.values())
     key, state = next(((key, state) for key, state in states.items() if not state.ready), (None, None))
-    rest = f"{key}: {state.message or state.state}" if key and state else ""
-    return "; ".join(filter(None, (f"{ready} of {of} ready", why, rest)))
+    first_state = f"{key}: {state.message or state.state}" if key and state else ""
+    return "; ".join(filter(None, (f"{ready} of {of} ready", why, first_state)))
 
 
 @dataclass
@@ -74,12 +74,12 @@ class _View:
     def show(self, found: Mapping[Key, Readiness]) -> None:
         """Show the first object that is not ready, with what was last heard of its pods."""
         states = {**self.settled, **found}
-        first = next((key for key, state in states.items() if not state.ready), None)
-        if first is not None and time.monotonic() >= self._due:
-            self._why = first, _failures_of_pods(self.client, self.objects[first])
+        first_key = next((key for key, state in states.items() if not state.ready), None)
+        if first_key is not None and time.monotonic() >= self._due:
+            self._why = first_key, _failures_of_pods(self.client, self.objects[first_key])
             self._due = time.monotonic() + _EXPLAIN_SECONDS
-        known, why = self._why
-        self.seen(summary(states, len(self.objects), why if known == first else ""))
+        explained_key, why = self._why
+        self.seen(summary(states, len(self.objects), why if explained_key == first_key else ""))
 
 
 def _wait_ready(
@@ -106,23 +106,23 @@ def wait_gone(client: Client, objects: Mapping[Key, str], seconds: float, progre
 
 
 def _wait_gone(client: Client, objects: Mapping[Key, str], deadline: float, seen: Seen) -> set[Key]:
-    left = dict(objects)
-    while left:
-        seen(f"{len(left)} left: {listed(map(str, left))}")
-        for api_version, kind in sorted({(version, key.kind) for key, version in left.items()}):
+    remaining = dict(objects)
+    while remaining:
+        seen(f"{len(remaining)} left: {listed(map(str, remaining))}")
+        for api_version, kind in sorted({(version, key.kind) for key, version in remaining.items()}):
             try:
-                there = {Key.of(value) for value in client.list(api_version, kind, labels=OURS).items}
+                live_keys = {Key.of(value) for value in client.list(api_version, kind, labels=OURS).items}
             except (NotServed, Forbidden):
                 # Where Secrets of all namespaces may not be read, their namespaces say so.
-                there = set()
+                live_keys = set()
             except Unreachable:
                 continue
-            left = {key: version for key, version in left.items() if key.kind != kind or key in there}
+            remaining = {key: version for key, version in remaining.items() if key.kind != kind or key in live_keys}
         if time.monotonic() >= deadline:
             break
-        if left:
+        if remaining:
             time.sleep(_POLL_SECONDS)
-    return set(left)
+    return set(remaining)
 
 
 def _watched(
@@ -146,8 +146,8 @@ def _watched(
             version = listing.resource_version
             while True:
                 show(states)
-                left = deadline - time.monotonic()
-                if left <= 0 or all(state.settled for state in states.values()):
+                remaining_seconds = deadline - time.monotonic()
+                if remaining_seconds <= 0 or all(state.settled for state in states.values()):
                     return states
                 events = client.watch(
                     api_version,
@@ -155,7 +155,7 @@ def _watched(
                     namespace=namespace,
                     labels=labels,
                     resource_version=version,
-                    timeout=max(min(left, _EXPLAIN_SECONDS), _LEAST_SECONDS),
+                    timeout=max(min(remaining_seconds, _EXPLAIN_SECONDS), _LEAST_SECONDS),
                 )
                 for event, value in events:
                     version = text(value, "metadata", "resourceVersion") or version
