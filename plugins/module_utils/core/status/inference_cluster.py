@@ -49,10 +49,10 @@ def gateway_address(previous: Mapping[str, Any] | None, observed: ObservedCluste
     every endpoint behind it would be deleted otherwise. An address that was assumed before `cluster` was observed does
     not count as known.
     """
-    before = text(previous, "gateway", "address")
+    previous_address = text(previous, "gateway", "address")
     if observed is None or observed.unreachable:
-        return before
-    return _current_address(observed) or (before if before != assumed_address(cluster) else "")
+        return previous_address
+    return _current_address(observed) or (previous_address if previous_address != assumed_address(cluster) else "")
 
 
 def gateway_url(previous: Mapping[str, Any] | None, observed: ObservedCluster | None) -> str:
@@ -110,25 +110,25 @@ def inference_cluster(
     `invalid_pool` is the error for a pool whose class its source cannot provision. `pools` is status.gpuPools; None
     when they are not known, which keeps the previous ones: a pool that is no longer published loses its replicas.
     """
-    before = earlier(cluster.status, previous)
-    cluster_ready = _cluster_ready(cluster, missing_classes, invalid_pool, observed, before, is_declared)
+    previous_status = earlier(cluster.status, previous)
+    cluster_ready = _cluster_ready(cluster, missing_classes, invalid_pool, observed, previous_status, is_declared)
     if is_declared:
         backend_ready = declared(_BACKEND, cluster.name)
-        overall = _declared_overall(cluster, cluster_ready, before)
+        overall = _declared_overall(cluster, cluster_ready, previous_status)
     else:
-        backend_ready = _backend_ready(cluster_ready, observed, before)
-        overall = _overall(cluster, cluster_ready, backend_ready, observed, gateway_address, before)
+        backend_ready = _backend_ready(cluster_ready, observed, previous_status)
+        overall = _overall(cluster, cluster_ready, backend_ready, observed, gateway_address, previous_status)
         if pools is not None and (observed is None or observed.unreachable):
-            pools = _with_known_nodes(pools, before)
+            pools = _with_known_nodes(pools, previous_status)
     url = (gateway_address and gateway_url) or None
-    known = {"address": gateway_address or None, "url": url, **_for_models(cluster, observed, before)}
-    gateway = api.construct(GatewayStatus, **known) if any(known.values()) else None
+    gateway_fields = {"address": gateway_address or None, "url": url, **_for_models(cluster, observed, previous_status)}
+    gateway = api.construct(GatewayStatus, **gateway_fields) if any(gateway_fields.values()) else None
     fields = api.construct(
         InferenceClusterStatus,
         provider_config_ref=api.construct(ProviderConfigRef, name=provider_config_name(cluster.name)),
         gateway=gateway,
         cache=api.construct(CacheStatus, storage_class_name=storage_class) if storage_class else None,
-        gpu_pools=_published(pools, before),
+        gpu_pools=_published(pools, previous_status),
         namespace=constants.SYSTEM_NAMESPACE,
     )
     return Status((cluster_ready, backend_ready, overall), fields)
@@ -140,8 +140,8 @@ def _for_models(
     """Return what gateways in mode Model know of a cluster: nothing before its own gateway asks for their certificates
     and its CA is known. What is known stays while the cluster does not answer, and while one of its objects is missing,
     as every route to it would be deleted otherwise."""
-    known = ("internalAddress", "hostname", "caCertificate")
-    address, hostname, authority = (text(before, "gateway", name) for name in known)
+    field_names = ("internalAddress", "hostname", "caCertificate")
+    address, hostname, authority = (text(before, "gateway", name) for name in field_names)
     if observed is not None and not observed.unreachable:
         namespace = constants.SYSTEM_NAMESPACE
         bundle = observed.objects.find("ConfigMap", namespace, constants.CLUSTER_GATEWAY_CA)
@@ -232,8 +232,8 @@ def _declared_overall(cluster: api.InferenceCluster, cluster_ready: Condition, b
     """Return Ready, unless the manifest is not usable or its status is not Ready."""
     if cluster_ready.status == "False":
         return ready(False, before, cluster_ready.message)
-    written = (cluster.status.conditions if cluster.status else None) or ()
-    if any(condition.type == "Ready" and condition.status == "False" for condition in written):
+    declared_conditions = (cluster.status.conditions if cluster.status else None) or ()
+    if any(condition.type == "Ready" and condition.status == "False" for condition in declared_conditions):
         return ready(False, before, "The status in its manifest is not Ready")
     return declared("Ready", cluster.name)
 
@@ -251,7 +251,7 @@ def _overall(
     The readiness of an unreachable cluster is not known: its replicas stay, and it gets no new ones. A cluster that was
     not observed keeps its readiness.
     """
-    failing = [part.message for part in (cluster_ready, backend_ready) if part.status == "False"]
+    failing = [condition.message for condition in (cluster_ready, backend_ready) if condition.status == "False"]
     if failing:
         return ready(False, before, failing[0])
     not_observed = _not_observed(cluster, observed)

@@ -43,10 +43,10 @@ def cache_phase(
     cluster does not change.
     """
     desired = artifact(cache)
-    before = _before(previous_status, cluster)
-    latched = before.phase == "Ready" and before.artifact == desired
+    previous_phase = _before(previous_status, cluster)
+    latched = previous_phase.phase == "Ready" and previous_phase.artifact == desired
     if observed is None or observed.unreachable:
-        return _unobserved(desired, before, latched, observed)
+        return _unobserved(desired, previous_phase, latched, observed)
     namespace = names.workload_namespace(cache.namespace)
     claim = observed.objects.find("PersistentVolumeClaim", namespace, pvc_name)
     job = observed.objects.find("Job", namespace, job_name)
@@ -68,7 +68,7 @@ def cache_phase(
 
 def lacked_token(previous: Mapping[str, Any] | None) -> bool:
     """Return whether a ModelCache with this status lacked its Hugging Face token."""
-    return any(each.reason == _TOKEN_MISSING for each in written(entries(previous, "conditions")).values())
+    return any(condition.reason == _TOKEN_MISSING for condition in written(entries(previous, "conditions")).values())
 
 
 def _before(previous: Mapping[str, Any] | None, cluster: str) -> CachePhase:
@@ -112,28 +112,35 @@ def model_cache(
     `matched` are the clusters that should have it, `phases` the phase on each; a cluster without one was never
     observed. `leaving` are clusters that keep it only while replicas mount it: they are listed, but do not affect
     conditions."""
-    before = earlier(cache.status, previous)
-    each = {name: CachePhase(*phases.get(name, CachePhase(""))) for name in sorted(set(matched))}
-    done = [name for name, phase in each.items() if phase.phase == "Ready"]
+    previous_status = earlier(cache.status, previous)
+    phases_by_cluster = {name: CachePhase(*phases.get(name, CachePhase(""))) for name in sorted(set(matched))}
+    done = [name for name, phase in phases_by_cluster.items() if phase.phase == "Ready"]
     fields = api.construct(
         ModelCacheStatus,
-        summary=api.construct(CacheSummary, ready=f"{len(done)}/{len(each)}"),
-        clusters=[_on_cluster(name, phase) for name, phase in sorted({**_leaving(leaving or {}), **each}.items())],
+        summary=api.construct(CacheSummary, ready=f"{len(done)}/{len(phases_by_cluster)}"),
+        clusters=[
+            _on_cluster(name, phase) for name, phase in sorted({**_leaving(leaving or {}), **phases_by_cluster}.items())
+        ],
     )
-    if not each:
+    if not phases_by_cluster:
         message = "No InferenceCluster with storage for caches matches clusterSelector"
         conditions = [Condition(kind, "False", "NoClusters", message) for kind in ("ClustersMatched", "ArtifactReady")]
-        return Status((*conditions, ready(False, before, message)), fields)
-    matches = Condition("ClustersMatched", "True", "Matched", f"Matched {_clusters(len(each))}: {listed(each)}")
-    staged = _artifact_ready(cache, each, done, token_missing)
+        return Status((*conditions, ready(False, previous_status, message)), fields)
+    matches = Condition(
+        "ClustersMatched",
+        "True",
+        "Matched",
+        f"Matched {_clusters(len(phases_by_cluster))}: {listed(phases_by_cluster)}",
+    )
+    staged = _artifact_ready(cache, phases_by_cluster, done, token_missing)
     overall = {"True": True, "False": False}.get(staged.status)
-    return Status((matches, staged, ready(overall, before, "" if overall else staged.message)), fields)
+    return Status((matches, staged, ready(overall, previous_status, "" if overall else staged.message)), fields)
 
 
 def _leaving(phases: Mapping[str, CachePhase | tuple[PhaseName, str, str]]) -> dict[str, CachePhase]:
     why = "clusterSelector does not match; it is kept while replicas mount it"
-    each = {name: CachePhase(*phase) for name, phase in phases.items()}
-    return {name: phase._replace(message=joined(phase.message, why)) for name, phase in each.items()}
+    phases_by_cluster = {name: CachePhase(*phase) for name, phase in phases.items()}
+    return {name: phase._replace(message=joined(phase.message, why)) for name, phase in phases_by_cluster.items()}
 
 
 def _on_cluster(name: str, phase: CachePhase) -> CacheOnCluster:
@@ -173,11 +180,11 @@ def _artifact_ready(
 
 def _reasons(each: Mapping[str, CachePhase], *kinds: str) -> str:
     """Return the messages of the first few clusters in these phases."""
-    found = [
+    messages = [
         f"{name}: {phase.message or phase.phase or 'the cluster has not been observed'}"
         for kind in kinds
         for name, phase in each.items()
         if phase.phase == kind
     ]
-    more = len(found) - 3
-    return "; ".join([*found[:3], f"{more} more clusters"] if more > 0 else found)
+    omitted_count = len(messages) - 3
+    return "; ".join([*messages[:3], f"{omitted_count} more clusters"] if omitted_count > 0 else messages)

@@ -35,13 +35,15 @@ def model_route(
     is that of the gateway. `conflict` says why policies may not guard it as they should. `is_declared`: the cluster is
     not observed, and assumed to be as declared.
     """
-    before = earlier(route.status, previous)
-    routing = _routing(route, cluster, desired, observed, endpoints, before, is_declared, bool(address), conflict)
+    previous_status = earlier(route.status, previous)
+    routing = _routing(
+        route, cluster, desired, observed, endpoints, previous_status, is_declared, bool(address), conflict
+    )
     if routing.held or routing.status == "Unknown":
-        overall = hold("Ready", before, unknown("Ready", routing.message))
+        overall = hold("Ready", previous_status, unknown("Ready", routing.message))
     else:
         done = routing.status == "True"
-        overall = ready(done, before, "" if done else routing.message)
+        overall = ready(done, previous_status, "" if done else routing.message)
     usable = sum(not reason for reason in endpoints.values())
     fields = ModelRouteStatus.model_validate(
         {

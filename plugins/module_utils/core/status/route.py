@@ -44,5 +44,5 @@ def _admissions(route: Object | None) -> Iterator[tuple[str, str, str]]:
     for seen in entries(route, "status", "ingress"):
         for observed in entries(seen, "conditions"):
             if text(observed, "type") == "Admitted":
-                said = filter(None, (text(observed, "reason"), text(observed, "message")))
-                yield text(seen, "host"), text(observed, "status"), cut(": ".join(said))
+                explanation = filter(None, (text(observed, "reason"), text(observed, "message")))
+                yield text(seen, "host"), text(observed, "status"), cut(": ".join(explanation))
