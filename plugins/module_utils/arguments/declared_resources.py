@@ -67,8 +67,8 @@ def declared(module: AnsibleModule, kinds: Sequence[str]) -> Declared:
     by_ref = {Ref(*identity(value)[1:]): value for value in live}
     if changed := list(changed_fields(loaded.resources, by_ref.get)):
         loaded = _accepted(module, loaded.with_problems(changed))
-    known = [*live, *map(api.wire, loaded.resources)] if loaded.unusable else []
-    return Declared(live, loaded, loaded.held_clusters(known))
+    all_resources = [*live, *map(api.wire, loaded.resources)] if loaded.unusable else []
+    return Declared(live, loaded, loaded.held_clusters(all_resources))
 
 
 def on_control_cluster(module: AnsibleModule, kinds: Sequence[str]) -> list[Object]:

@@ -28,16 +28,16 @@ def problems(values: Mapping[str, Any]) -> list[str]:
 
 def with_questions(module: AnsibleModule, given: Settings) -> Settings:
     """Return the settings of a build with the questions of a module's arguments."""
-    question, survive, found = _read(module.params)
-    if found:
-        module.fail_json(msg="\n".join(found))
+    question, survive, problem_lines = _read(module.params)
+    if problem_lines:
+        module.fail_json(msg="\n".join(problem_lines))
     return replace(given, question=question, survive=survive)
 
 
 def _read(values: Mapping[str, Any]) -> tuple[Question | None, Survival | None, list[str]]:
-    found: list[str] = []
-    question = _value(read_question, values.get("what_if"), found)
-    return question, _value(read_survival, values.get("survive"), found), found
+    problem_lines: list[str] = []
+    question = _value(read_question, values.get("what_if"), problem_lines)
+    return question, _value(read_survival, values.get("survive"), problem_lines), problem_lines
 
 
 def _value(read: Callable[[object], T], given: object, found: list[str]) -> T | None:
