@@ -65,8 +65,8 @@ class NodeGroups:
 
 
 def _trouble(group: Mapping[str, Any]) -> str:
-    found = state_of("node-group", group)
-    return ". ".join(filter(None, (found.message, found.remediation)))
+    group_state = state_of("node-group", group)
+    return ". ".join(filter(None, (group_state.message, group_state.remediation)))
 
 
 def _title(cluster: str, pool: str) -> str:

@@ -76,13 +76,13 @@ def account(module: Any) -> Account:
 
 def from_params(params: Mapping[str, Any]) -> Account:
     """Return the account of the arguments. Raises AwsError that says which of them is wrong."""
-    given = {name: str(params.get(name) or "") for name in ARGUMENTS}
-    _check_keys(given)
-    session = _session(given)
-    _check_region(session, given)
-    _check_credentials(session, given)
-    account = Account(session, given["region"], given["endpoint_url"], given["aws_ca_bundle"])
-    return _assumed(account, given) if given["role_arn"] else account
+    arguments = {name: str(params.get(name) or "") for name in ARGUMENTS}
+    _check_keys(arguments)
+    session = _session(arguments)
+    _check_region(session, arguments)
+    _check_credentials(session, arguments)
+    account = Account(session, arguments["region"], arguments["endpoint_url"], arguments["aws_ca_bundle"])
+    return _assumed(account, arguments) if arguments["role_arn"] else account
 
 
 class _Role:
@@ -100,8 +100,8 @@ class _Role:
 def _assumed(account: Account, given: Mapping[str, str]) -> Account:
     """Return an account in the name of a role. Raises AwsError."""
     aws, role = load_aws(), given["role_arn"]
-    asked = {"RoleArn": role, "RoleSessionName": "modelplane-fleet"}
-    refresher = aws.create_assume_role_refresher(account.client("sts"), asked)
+    role_parameters = {"RoleArn": role, "RoleSessionName": "modelplane-fleet"}
+    refresher = aws.create_assume_role_refresher(account.client("sts"), role_parameters)
     credentials = aws.DeferredRefreshableCredentials(method="assume-role", refresh_using=refresher)
     try:
         with guarded(f"assume the role {role}"):
@@ -177,8 +177,8 @@ def _check_credentials(session: Any, given: Mapping[str, str]) -> None:
 def _unknown_profile(given: str) -> AwsError:
     profile = given or os.environ.get("AWS_PROFILE") or os.environ.get("AWS_DEFAULT_PROFILE") or "default"
     # Listed by a session without a profile: one whose profile does not exist cannot read anything.
-    known = load_aws().Session(profile=None).full_config.get("profiles", {})
-    hint = nearest_key(profile, known) if known else "There are none in ~/.aws/config and ~/.aws/credentials."
+    profiles = load_aws().Session(profile=None).full_config.get("profiles", {})
+    hint = nearest_key(profile, profiles) if profiles else "There are none in ~/.aws/config and ~/.aws/credentials."
     return AwsError("log in to AWS", f"there is no profile {profile}", code="ProfileNotFound", hint=hint.rstrip("."))
 
 
@@ -189,13 +189,13 @@ def _check_region(session: Any, given: Mapping[str, str]) -> None:
         return
     with guarded("read the regions that the AWS SDK knows"):
         partitions = session.get_available_partitions()
-        known = {name for partition in partitions for name in session.get_available_regions("ec2", partition)}
-    if region not in known:
+        region_names = {name for partition in partitions for name in session.get_available_regions("ec2", partition)}
+    if region not in region_names:
         raise AwsError(
             "log in to AWS",
             f"there is no region {region}",
-            hint=f"{_nearest_region(region, known)} For a region that is newer than the installed {AWS_PACKAGE}, update"
-            f" that: pip install -U {AWS_PACKAGE}",
+            hint=f"{_nearest_region(region, region_names)} For a region that is newer than the installed {AWS_PACKAGE},"
+            f" update that: pip install -U {AWS_PACKAGE}",
         )
 
 
