@@ -55,9 +55,11 @@ class Found:
 
 def zones_fit(plan: Wire, found: Found) -> bool:
     """Return whether the subnets of a plan are in zones that can be used, and those that exist in their own."""
-    held = found.subnet_zones
-    usable = found.zones is None or set(plan["zones"]) <= {*found.zones, *held.values()}
-    return usable and all(held.get(each["cidr"], each["zone"]) == each["zone"] for each in plan["subnets"])
+    existing_zones = found.subnet_zones
+    usable = found.zones is None or set(plan["zones"]) <= {*found.zones, *existing_zones.values()}
+    return usable and all(
+        existing_zones.get(subnet["cidr"], subnet["zone"]) == subnet["zone"] for subnet in plan["subnets"]
+    )
 
 
 def instance_types(plan: Wire) -> list[str]:
@@ -88,7 +90,9 @@ def observed(plan: Wire, found: Found) -> Account:
             for code, limit in sorted(found.quotas.items())
         ],
         reservations=[
-            _reserved(name, found, each) for name, each in sorted(found.reservations.items()) if each is not None
+            _reserved(name, found, reservation)
+            for name, reservation in sorted(found.reservations.items())
+            if reservation is not None
         ],
         offerings=[_offering(kind, found) for kind in instance_types(plan) if kind in (found.types or {})],
         zones=[Zone(name=name, id=found.zone_ids.get(name, name)) for name in found.zones or ()],
@@ -175,14 +179,14 @@ def _zones(plan: Wire, found: Found) -> Iterator[Line]:
 
 def _group(plan: Wire, group: Wire, found: Found) -> Iterator[Line]:
     """Return what is wrong with one node group."""
-    there = group["name"] in found.node_groups
+    exists = group["name"] in found.node_groups
     for line in (
         *_offered(group, found),
         *_machine(group, found),
         *_fabric(plan, group, found),
         *_reservation(group, found),
     ):
-        yield Line(line.text, line.problem and not there)
+        yield Line(line.text, line.problem and not exists)
 
 
 def _plain(plan: Wire, found: Found) -> Iterator[Line]:
@@ -215,9 +219,9 @@ def _offered(group: Wire, found: Found) -> Iterator[Line]:
     if found.offerings is None:
         return
     having = found.offerings.get(kind, frozenset())
-    asked = [zone for zone in group["zones"] if found.zones is None or zone in found.zones]
-    missing = not_offered(kind, asked, having, found.region)
-    if missing and (gpu or not having.intersection(asked)):
+    known_zones = [zone for zone in group["zones"] if found.zones is None or zone in found.zones]
+    missing = not_offered(kind, known_zones, having, found.region)
+    if missing and (gpu or not having.intersection(known_zones)):
         yield Line(f"{_place(group)}: {'. '.join(missing)}")
 
 
@@ -228,11 +232,11 @@ def _machine(group: Wire, found: Found) -> Iterator[Line]:
         return
     kind = group["instance_type"]
     processors = machine.get("ProcessorInfo", {}).get("SupportedArchitectures", [])
-    needed = "arm64" if machines.architecture(kind) == "arm64" else "x86_64"
-    if needed not in processors:
+    required_architecture = "arm64" if machines.architecture(kind) == "arm64" else "x86_64"
+    if required_architecture not in processors:
         yield Line(
             f"{_place(group)}: {kind} has {' and '.join(processors) or 'unknown'} processors, and the nodes' image is "
-            f"for {needed}. Take another instance type"
+            f"for {required_architecture}. Take another instance type"
         )
     makers = {gpu.get("Manufacturer") for gpu in machine.get("GpuInfo", {}).get("Gpus", [])}
     if group["role"] == "GPU" and "NVIDIA" not in makers:
@@ -249,11 +253,15 @@ def _fabric(plan: Wire, group: Wire, found: Found) -> Iterator[Line]:
     if not network.get("EfaSupported"):
         yield Line(f"{_place(group)}: {kind} has no EFA. Leave fabric out, or take another instance type")
         return
-    most = min(network.get("MaximumNetworkCards", cards), network.get("EfaInfo", {}).get("MaximumEfaInterfaces", cards))
-    if cards > most:
-        yield Line(f"{_place(group)}: {cards} EFA interfaces are asked for, and {kind} has {most}")
-    elif cards < most:
-        yield Line(f"{_place(group)}: {kind} has {most} EFA interfaces, and the nodes get {cards}", problem=False)
+    max_interfaces = min(
+        network.get("MaximumNetworkCards", cards), network.get("EfaInfo", {}).get("MaximumEfaInterfaces", cards)
+    )
+    if cards > max_interfaces:
+        yield Line(f"{_place(group)}: {cards} EFA interfaces are asked for, and {kind} has {max_interfaces}")
+    elif cards < max_interfaces:
+        yield Line(
+            f"{_place(group)}: {kind} has {max_interfaces} EFA interfaces, and the nodes get {cards}", problem=False
+        )
 
 
 def _reservation(group: Wire, found: Found) -> Iterator[Line]:
@@ -261,19 +269,19 @@ def _reservation(group: Wire, found: Found) -> Iterator[Line]:
     name = group["capacity_reservation"]
     if not name or name not in found.reservations:
         return
-    reservation, place = found.reservations[name], f"{_place(group)}: capacity reservation {name}"
+    reservation, subject = found.reservations[name], f"{_place(group)}: capacity reservation {name}"
     if reservation is None:
-        yield Line(f"{place} does not exist in {found.region} for this account. Check the id and the region")
+        yield Line(f"{subject} does not exist in {found.region} for this account. Check the id and the region")
         return
     kind = reservation.get("ReservationType")
     if group["capacity_type"] == _BLOCK and kind != "capacity-block":
-        yield Line(f"{place} is no Capacity Block (its type is {kind or 'default'}). Give the id of a Capacity Block")
-    yield from _state(place, group, reservation)
+        yield Line(f"{subject} is no Capacity Block (its type is {kind or 'default'}). Give the id of a Capacity Block")
+    yield from _state(subject, group, reservation)
     if reservation.get("InstanceType") != group["instance_type"]:
-        yield Line(f"{place} is for {reservation.get('InstanceType')}, and the pool has {group['instance_type']}")
+        yield Line(f"{subject} is for {reservation.get('InstanceType')}, and the pool has {group['instance_type']}")
     zone = reservation.get("AvailabilityZone")
     if list(group["zones"]) != [zone]:
-        yield Line(f"{place} is in {zone}, and the pool in {', '.join(group['zones'])}. Set zones of the pool to it")
+        yield Line(f"{subject} is in {zone}, and the pool in {', '.join(group['zones'])}. Set zones of the pool to it")
 
 
 def _state(place: str, group: Wire, reservation: Wire) -> Iterator[Line]:
@@ -296,18 +304,19 @@ def _state(place: str, group: Wire, reservation: Wire) -> Iterator[Line]:
 def _quotas(plan: Wire, found: Found) -> Iterator[Line]:
     """Return what quotas and reservations have no room for. What else counts against quotas is not known."""
     account = observed(plan, found)
-    name, there = plan["object"]["name"], account.pools().get(plan["name"], {})
-    demands = [demand.of_group(name, group, account, there) for group in plan["node_groups"]]
+    name, existing_pools = plan["object"]["name"], account.pools().get(plan["name"], {})
+    demands = [demand.of_group(name, group, account, existing_pools) for group in plan["node_groups"]]
     return of_limits(account, demands, demand.WORDS)
 
 
 def _networks(plan: Wire, others: Iterable[Wire]) -> Iterator[Line]:
     """Clusters whose networks overlap can never be joined by peering or a transit gateway. Nothing else is wrong."""
-    own = plan["vpc"]["cidr"]
-    overlapping = meeting(plan["object"]["name"], [own], others)
+    vpc_range = plan["vpc"]["cidr"]
+    overlapping = meeting(plan["object"]["name"], [vpc_range], others)
     if overlapping:
         yield Line(
-            f"spec.networking.vpcCidr: {own} overlaps the network of {', '.join(overlapping)}, so their VPCs cannot be "
-            "joined (peering, transit gateway). An EKSCluster of its own takes another vpcCidr; it cannot change later",
+            f"spec.networking.vpcCidr: {vpc_range} overlaps the network of {', '.join(overlapping)}, so their "
+            "VPCs cannot be joined (peering, transit gateway). An EKSCluster of its own takes another vpcCidr; "
+            "it cannot change later",
             problem=False,
         )

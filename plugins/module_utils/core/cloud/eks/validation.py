@@ -41,8 +41,8 @@ def ranges_and_zones(
     cidrs = list(cluster.subnet_cidrs)
     if cluster.zones:
         return cidrs, list(cluster.zones)
-    there = [_held(cidr, held or {}) for cidr in cidrs]
-    zones = regions.choose_zones(cluster.region, there, available, cluster.pool_zones())
+    held_zones = [_held(cidr, held or {}) for cidr in cidrs]
+    zones = regions.choose_zones(cluster.region, held_zones, available, cluster.pool_zones())
     if not cluster.own_cidrs and len(zones) < len(cidrs):
         cidrs = cidrs[: max(len(zones), 2)]
     return cidrs, zones
@@ -88,13 +88,13 @@ def _without_subnet(
     """Return what is wrong with the zone of a pool that the cluster has no subnet in."""
     if available and zone not in available:
         return _unusable(zone, path, available)
-    more = (
+    alternative = (
         _directly(cluster)
         if cluster.composed
         else f"or add a range to {_CIDRS}{' and its zone' if cluster.zones else ''}"
     )
     message = f"the cluster has no subnet in this zone, only in {', '.join(zones)}"
-    return Problem(message, path, short_value(zone), f"Choose one of these, {more}")
+    return Problem(message, path, short_value(zone), f"Choose one of these, {alternative}")
 
 
 def _unusable(zone: str, path: str, available: Sequence[str]) -> Problem:
@@ -124,8 +124,8 @@ def of_options(tags: Mapping[str, Any], addons: Mapping[str, Any]) -> list[Probl
             problems.append(
                 Problem(message, f"tags.{key}", short_value(str(tags[key])), "Leave the other characters out")
             )
-    for name, given in addons.items():
-        addon = {} if given is None else given
+    for name, configuration in addons.items():
+        addon = {} if configuration is None else configuration
         if not isinstance(addon, Mapping) or not isinstance(addon.get("configuration") or {}, Mapping):
             problems.append(
                 Problem("must be a mapping of version and configuration, which is a mapping too", f"addons.{name}")
@@ -169,8 +169,8 @@ def _of_names(cluster: reading.EksCluster, others: Sequence[reading.EksCluster])
             short_value(name),
             "Choose a shorter name",
         )
-    for other in others:
-        yield from _beside(cluster, other)
+    for other_cluster in others:
+        yield from _beside(cluster, other_cluster)
 
 
 def _claims(cluster: reading.EksCluster) -> Iterator[tuple[str, str]]:
@@ -218,14 +218,14 @@ def _of_addresses(cluster: reading.EksCluster) -> Iterator[Problem]:
     ranges: dict[str, IPv4Network] = {}
     for index, cidr in enumerate(cluster.subnet_cidrs):
         path = f"{_CIDRS}[{index}]"
-        each, problems = of_range(cidr, path, LARGEST, SMALLEST, "AWS")
+        address_range, problems = of_range(cidr, path, LARGEST, SMALLEST, "AWS")
         yield from problems
-        if each is None:
+        if address_range is None:
             continue
-        ranges[path] = each
+        ranges[path] = address_range
         twin = f"the private range of {path}"
         try:
-            ranges[twin] = addresses.private_twin(each)
+            ranges[twin] = addresses.private_twin(address_range)
         except addresses.AddressError as error:
             yield Problem(str(error), path, cidr, _suggestion(cluster, vpc))
             continue
@@ -254,20 +254,23 @@ def _collisions(
 ) -> Iterator[Problem]:
     """Ranges that share addresses, reported at the later one that the user wrote. Twins of ranges that collide do too,
     which is not worth a second line."""
-    written = [path for path in ranges if path.startswith(_CIDRS)]
-    for place, path in enumerate(written):
-        for other in written[:place]:
-            if ranges[path].overlaps(ranges[other]):
+    written_paths = [path for path in ranges if path.startswith(_CIDRS)]
+    for index, path in enumerate(written_paths):
+        for earlier_path in written_paths[:index]:
+            if ranges[path].overlaps(ranges[earlier_path]):
                 yield Problem(
-                    f"has addresses of {other} ({ranges[other]})", path, str(ranges[path]), _suggestion(cluster, vpc)
+                    f"has addresses of {earlier_path} ({ranges[earlier_path]})",
+                    path,
+                    str(ranges[path]),
+                    _suggestion(cluster, vpc),
                 )
-    for one in written:
-        twin = ranges.get(f"the private range of {one}")
-        for path in written:
+    for owner_path in written_paths:
+        twin = ranges.get(f"the private range of {owner_path}")
+        for path in written_paths:
             if twin is not None and twin.overlaps(ranges[path]):
                 yield Problem(
-                    f"has addresses of the private range of {one} ({twin}, {addresses.TWIN_OFFSET} higher in the third "
-                    "octet)",
+                    f"has addresses of the private range of {owner_path} ({twin}, {addresses.TWIN_OFFSET} higher in "
+                    "the third octet)",
                     path,
                     str(ranges[path]),
                     _suggestion(cluster, vpc),
