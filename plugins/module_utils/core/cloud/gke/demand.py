@@ -77,8 +77,8 @@ def machine_type(pool: Wire) -> str:
 def gpus(pool: Wire) -> list[tuple[str, int]]:
     """Return the type and number of the accelerators of a machine."""
     return [
-        (str(each["acceleratorType"]), int(each["acceleratorCount"]))
-        for each in pool["config"].get("accelerators") or ()
+        (str(accelerator["acceleratorType"]), int(accelerator["acceleratorCount"]))
+        for accelerator in pool["config"].get("accelerators") or ()
     ]
 
 
@@ -91,10 +91,10 @@ def _takes(pool: Wire, vcpus: int, known: Collection[str]) -> Counter[str]:
     """Return what one node takes of quotas, by metric. A node has an address reached from outside, and an SSD.
     `known`: the metrics of the region."""
     kind = machine_type(pool)
-    own = f"{family(kind).upper()}_{_CPUS}"
+    family_metric = f"{family(kind).upper()}_{_CPUS}"
     takes = Counter({_ADDRESSES: 1, _DISKS: int(pool["config"].get("diskSizeGb") or _DISK_GB)})
-    if own in known:
-        takes[own] += vcpus
+    if family_metric in known:
+        takes[family_metric] += vcpus
     elif family(kind) in _SHARED_CPUS:
         takes[_CPUS] += vcpus
     for gpu, count in gpus(pool):

@@ -33,7 +33,11 @@ def path(resource: Mapping[str, Any], operation: Operation) -> str:
 def of(resource: Mapping[str, Any], operations: Iterable[Operation]) -> list[Operation]:
     """Those of operations of Compute Engine that are about an object, and are not over."""
     target = f"/{resource['parent']}/{EVERY[resource['kind']].collection}/{resource['name']}"
-    return [each for each in operations if not done(each) and str(each.get("targetLink", "")).endswith(target)]
+    return [
+        operation
+        for operation in operations
+        if not done(operation) and str(operation.get("targetLink", "")).endswith(target)
+    ]
 
 
 def is_operation(kind: str, answer: Operation) -> bool:
@@ -52,19 +56,21 @@ def errors(operation: Operation) -> list[tuple[str, str]]:
     if not error:
         return []
     if "errors" in error:
-        return [(str(each.get("code", "")), str(each.get("message", ""))) for each in error["errors"]]
+        return [(str(entry.get("code", "")), str(entry.get("message", ""))) for entry in error["errors"]]
     return [(code(error.get("code")), str(error.get("message", "")))]
 
 
 def causes(actual: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return why a cluster or node pool works in part or not at all: codes and messages of its conditions, else its
     message. Older codes of a condition are in `code`, newer ones in `canonicalCode`."""
-    found = []
+    condition_causes = []
     for condition in actual.get("conditions") or ():
         code = condition.get("code") or ""
         canonical = condition.get("canonicalCode") or ""
-        found.append((canonical if code in ("", "UNKNOWN") and canonical else code, condition.get("message") or ""))
-    return found or [("", str(actual.get("statusMessage") or ""))]
+        condition_causes.append(
+            (canonical if code in ("", "UNKNOWN") and canonical else code, condition.get("message") or "")
+        )
+    return condition_causes or [("", str(actual.get("statusMessage") or ""))]
 
 
 def progress(operation: Operation) -> str:

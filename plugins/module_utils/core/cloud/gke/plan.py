@@ -82,21 +82,26 @@ def _resources(
     cluster: reading.GkeCluster, project: str, name: str, labels: Mapping[str, str], email: str
 ) -> list[Resource]:
     """Return what is made, each after what it needs."""
-    inside, region = f"projects/{project}", f"projects/{project}/regions/{cluster.region}"
+    project_path, region = f"projects/{project}", f"projects/{project}/regions/{cluster.region}"
     location = f"projects/{project}/locations/{cluster.region}"
     owner = names.description(labels)
     ordered = sorted(cluster.pools, key=lambda pool: pool["role"] != pools.SYSTEM)
-    named = cluster.settings.node_service_account or ""
-    own = "" if named else names.email(names.node_account_id(cluster.namespace, cluster.name), project)
-    made = [
-        (node_pools.node_pool(pool, labels, cluster.version, named), node_pools.initial(pool, own)) for pool in ordered
+    given_account = cluster.settings.node_service_account or ""
+    created_account = (
+        "" if given_account else names.email(names.node_account_id(cluster.namespace, cluster.name), project)
+    )
+    pool_bodies = [
+        (node_pools.node_pool(pool, labels, cluster.version, given_account), node_pools.initial(pool, created_account))
+        for pool in ordered
     ]
-    rights = list(_node_account(cluster, own, inside, owner)) if own else []
-    router = [_router(name, region, inside, owner)] if _has_nat(cluster) else []
+    rights = list(_node_account(cluster, created_account, project_path, owner)) if created_account else []
+    router = [_router(name, region, project_path, owner)] if _has_nat(cluster) else []
     return [
-        _entry("network", "network", name, f"{inside}/global", {"autoCreateSubnetworks": False, "description": owner}),
-        _entry("service-filestore", "service", FILESTORE, inside, {}),
-        _entry("subnetwork", "subnetwork", name, region, _subnetwork(cluster, inside, name, owner), ("network",)),
+        _entry(
+            "network", "network", name, f"{project_path}/global", {"autoCreateSubnetworks": False, "description": owner}
+        ),
+        _entry("service-filestore", "service", FILESTORE, project_path, {}),
+        _entry("subnetwork", "subnetwork", name, region, _subnetwork(cluster, project_path, name, owner), ("network",)),
         *router,
         *rights,
         _entry(
@@ -104,7 +109,7 @@ def _resources(
             "cluster",
             name,
             location,
-            _cluster(cluster, project, name, labels, merged(*made[0])),
+            _cluster(cluster, project, name, labels, merged(*pool_bodies[0])),
             ("network", "subnetwork", *(entry["key"] for entry in (*router, *rights))),
             {} if cluster.settings.datapath_provider else {"networkConfig": {"datapathProvider": DATAPATH}},
         ),
@@ -118,16 +123,16 @@ def _resources(
                 ("cluster",),
                 initial,
             )
-            for pool, initial in made
+            for pool, initial in pool_bodies
         ),
-        *_fleet_account(cluster, email, inside, owner),
+        *_fleet_account(cluster, email, project_path, owner),
     ]
 
 
 def _router_of(cluster: reading.GkeCluster, project: str, name: str, labels: Mapping[str, str]) -> Resource:
     """Return the router that the cluster had when its nodes were private, for removing it with the cluster."""
-    inside = f"projects/{project}"
-    return _router(name, f"{inside}/regions/{cluster.region}", inside, names.description(labels))
+    project_path = f"projects/{project}"
+    return _router(name, f"{project_path}/regions/{cluster.region}", project_path, names.description(labels))
 
 
 def _has_nat(cluster: reading.GkeCluster) -> bool:
@@ -176,8 +181,8 @@ def _entry(
     initial: Mapping[str, Any] | None = None,
 ) -> Resource:
     """Return an entry of the list. `initial`: fields that it is created with, and that are not compared later."""
-    named = {} if kind in ("service", "service-account", "iam-member") else {"name": name}
-    return resource(key, kind, name, parent, {**named, **body}, needs, initial)
+    name_field = {} if kind in ("service", "service-account", "iam-member") else {"name": name}
+    return resource(key, kind, name, parent, {**name_field, **body}, needs, initial)
 
 
 def _subnetwork(cluster: reading.GkeCluster, inside: str, name: str, owner: str) -> dict[str, Any]:
@@ -226,7 +231,7 @@ def _of_settings(cluster: reading.GkeCluster) -> dict[str, Any]:
     if any(node_pools.has_networks(pool) for pool in cluster.pools):
         fields["networkConfig"]["enableMultiNetworking"] = True
     if settings.master_authorized_networks:
-        blocks = [api.wire(each) for each in settings.master_authorized_networks]
+        blocks = [api.wire(network) for network in settings.master_authorized_networks]
         fields["masterAuthorizedNetworksConfig"] = {"enabled": True, "cidrBlocks": blocks}
     if settings.database_encryption:
         fields["databaseEncryption"] = {"state": "ENCRYPTED", "keyName": settings.database_encryption.key_name}

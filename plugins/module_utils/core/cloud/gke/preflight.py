@@ -118,48 +118,48 @@ def _apis(plan: Wire, found: Found) -> Iterator[Line]:
 def _rights(plan: Wire, found: Found, account: str, *, key: bool) -> Iterator[Line]:
     if found.permissions is None:
         return
-    held = set(found.permissions)
+    granted = set(found.permissions)
     if found.apis is not None and found.apis >= set(_enabled_by(plan)):
-        held.add(rights.ENABLING)
+        granted.add(rights.ENABLING)
     if not key:
-        held.update(rights.MAKING[rights.KEYS])
-    place, who = f"project {plan['project']}", account or "who runs this"
-    making, removing = rights.lacking(rights.MAKING, held), rights.lacking(rights.REMOVING, held)
+        granted.update(rights.MAKING[rights.KEYS])
+    subject, who = f"project {plan['project']}", account or "who runs this"
+    making, removing = rights.lacking(rights.MAKING, granted), rights.lacking(rights.REMOVING, granted)
     if making:
-        yield Line(f"{place}: {who} {_lacks(making)}", problem=not found.version)
+        yield Line(f"{subject}: {who} {_lacks(making)}", problem=not found.version)
     # Roles that are to be given anyway are named once.
     removing = {role: permissions for role, permissions in removing.items() if role not in making}
     if removing:
-        yield Line(f"{place}: removing the cluster needs more: {who} {_lacks(removing)}", problem=False)
+        yield Line(f"{subject}: removing the cluster needs more: {who} {_lacks(removing)}", problem=False)
 
 
 def _lacks(roles: Mapping[str, Sequence[str]]) -> str:
-    permissions = [each for listed in roles.values() for each in listed]
+    permissions = [permission for role_permissions in roles.values() for permission in role_permissions]
     give = f"the role {next(iter(roles))}" if len(roles) == 1 else f"the roles {', '.join(roles)}"
     return f"may not: {', '.join(permissions)}. Give it {give}, or one of your own that has these permissions"
 
 
 def _node_account(plan: Wire, found: Found, account: str) -> Iterator[Line]:
     """Yield why nodes cannot run as the service account that the plan has for them."""
-    place, email, who = f"project {plan['project']}", found.node_account, account or "who runs this"
+    subject, email, who = f"project {plan['project']}", found.node_account, account or "who runs this"
     created = any(entry["name"] == email for entry in plan["resources"])
     if created and not found.node_account_there:
         if found.permissions is not None and rights.ACTING not in found.permissions:
             yield Line(
-                f"{place}: {who} may not have nodes run as {email}, which is created with the cluster. Give it the "
+                f"{subject}: {who} may not have nodes run as {email}, which is created with the cluster. Give it the "
                 "role roles/iam.serviceAccountUser in the project, or set nodeServiceAccount to an account on which it "
                 "has that role",
                 problem=not found.version,
             )
     elif not found.node_account_there:
         yield Line(
-            f"{place}: the service account {email}, which nodes run as, does not exist. {_undelete(plan)}",
+            f"{subject}: the service account {email}, which nodes run as, does not exist. {_undelete(plan)}",
             problem=not found.version,
         )
     elif not found.may_act_as_it:
         yield Line(
-            f"{place}: {who} may not have nodes run as {email}. Give it the role roles/iam.serviceAccountUser on that "
-            "service account",
+            f"{subject}: {who} may not have nodes run as {email}. Give it the role roles/iam.serviceAccountUser on "
+            "that service account",
             problem=not found.version,
         )
 
@@ -199,8 +199,8 @@ def _version(plan: Wire, found: Found) -> Iterator[Line]:
 
 def _is(version: str, desired: str) -> bool:
     """Return whether a version (`1.35.4-gke.1000`) is one that is meant (`1.35`)."""
-    asked = numbers(desired)
-    return numbers(version)[: len(asked)] == asked
+    desired_numbers = numbers(desired)
+    return numbers(version)[: len(desired_numbers)] == desired_numbers
 
 
 # Node pools
@@ -208,24 +208,24 @@ def _is(version: str, desired: str) -> bool:
 
 def _pool(plan: Wire, pool: Wire, found: Found, reserved: reservations.Judge) -> Iterator[Line]:
     """Return what is wrong with one node pool."""
-    there = pool["name"] in found.pools
+    exists = pool["name"] in found.pools
     for line in (
         *_zones(plan, pool, found),
         *_machine(plan, pool, found),
         *_offered(plan, pool, found),
-        *reserved.pool(pool, new=not there),
+        *reserved.pool(pool, new=not exists),
     ):
-        yield Line(f"node pool {pool['name']}: {line.text}", line.problem and not there)
+        yield Line(f"node pool {pool['name']}: {line.text}", line.problem and not exists)
 
 
 def _zones(plan: Wire, pool: Wire, found: Found) -> Iterator[Line]:
     if found.zones is None:
         return
-    known = zones_of(plan["region"], found.zones)
+    region_zones = zones_of(plan["region"], found.zones)
     for zone in pool.get("locations") or ():
-        if zone not in known:
+        if zone not in region_zones:
             problem = f"zone {zone} does not exist in {plan['region']}, or is not up"
-            yield Line(f"{problem}. {nearest_key(zone, known)}")
+            yield Line(f"{problem}. {nearest_key(zone, region_zones)}")
 
 
 def _machine(plan: Wire, pool: Wire, found: Found) -> Iterator[Line]:
@@ -239,28 +239,31 @@ def _machine(plan: Wire, pool: Wire, found: Found) -> Iterator[Line]:
         return
     if machine.get("architecture") == "ARM64" and machines.architecture(kind) != "arm64":
         yield Line(f"{kind} has Arm processors, and is not among the Arm machines that are known. Take another one")
-    own = [(each["guestAcceleratorType"], int(each["guestAcceleratorCount"])) for each in _built_in(machine)]
+    built_in = [
+        (accelerator["guestAcceleratorType"], int(accelerator["guestAcceleratorCount"]))
+        for accelerator in _built_in(machine)
+    ]
     for desired, count in gpus(pool):
-        if own and (desired, count) not in own:
-            comes = ", ".join(f"{number} {gpu}" for gpu, number in own)
+        if built_in and (desired, count) not in built_in:
+            comes = ", ".join(f"{number} {gpu}" for gpu, number in built_in)
             yield Line(f"{kind} comes with {comes}, and the pool asks for {count} {desired}. Write what it comes with")
-        elif not own and family(kind) != _ATTACHING:
+        elif not built_in and family(kind) != _ATTACHING:
             yield Line(f"{kind} takes no GPUs. Take a machine type that comes with {desired}, or one of the N1 series")
-    if own and not gpus(pool):
+    if built_in and not gpus(pool):
         yield Line(f"{kind} comes with GPUs, and the pool has none. Take another machine type, or make its role GPU")
 
 
 def _offered(plan: Wire, pool: Wire, found: Found) -> Iterator[Line]:
     """The zones have the machine type and the accelerators. A pool that names no zones needs one that has them: those
     that GKE chooses are not known before."""
-    known = zones_of(plan["region"], found.zones or ())
-    named = [zone for zone in pool.get("locations") or () if found.zones is None or zone in known]
+    region_zones = zones_of(plan["region"], found.zones or ())
+    pool_zones = [zone for zone in pool.get("locations") or () if found.zones is None or zone in region_zones]
     machine = _any(found.machines, machine_type(pool))
     having = {machine_type(pool): sorted(found.machines[machine_type(pool)])} if machine else {}
     if not _built_in(machine or {}):
         having |= {gpu: sorted(found.accelerators[gpu]) for gpu, __ in gpus(pool) if gpu in found.accelerators}
     for kind, zones in having.items():
-        missing = not_offered(kind, named, zones, plan["region"])
+        missing = not_offered(kind, pool_zones, zones, plan["region"])
         if missing:
             yield Line(". ".join(missing))
     yield from _cards(pool, found)
@@ -270,9 +273,11 @@ def _cards(pool: Wire, found: Found) -> Iterator[Line]:
     """No more accelerators than a machine takes."""
     for gpu, count in gpus(pool):
         kind = _any(found.accelerators, gpu)
-        most = int((kind or {}).get("maximumCardsPerInstance") or count)
-        if count > most:
-            yield Line(f"{count} {gpu} are asked for, and a machine takes {most}. Lower the number of accelerators")
+        max_cards = int((kind or {}).get("maximumCardsPerInstance") or count)
+        if count > max_cards:
+            yield Line(
+                f"{count} {gpu} are asked for, and a machine takes {max_cards}. Lower the number of accelerators"
+            )
 
 
 def _built_in(machine: Wire) -> list[Wire]:
@@ -290,10 +295,10 @@ def _any(types: Types, kind: str) -> Wire | None:
 def observed(plan: Wire, found: Found) -> list[Account]:
     """Return the project in the region of a plan, and what of it counts in all regions, as far as the plan is about
     it."""
-    there = [PoolThere(name=name) for name in sorted(found.pools)]
-    clusters = [ClusterThere(name=plan["name"], pools=there)] if found.there_read else []
+    existing_pools = [PoolThere(name=name) for name in sorted(found.pools)]
+    clusters = [ClusterThere(name=plan["name"], pools=existing_pools)] if found.there_read else []
     zones = zones_of(plan["region"], found.zones or ())
-    here = Account(
+    regional_account = Account(
         provider=PROVIDER,
         account=plan["project"],
         region=plan["region"],
@@ -304,8 +309,8 @@ def observed(plan: Wire, found: Found) -> list[Account]:
         clusters=clusters,
         quotas=_limits(found, plan["region"]),
     )
-    counted = {metric for pool in pools(plan) for metric in demand.of_pool("", pool, here, {}).takes}
-    quotas = [quota for quota in here.quotas if quota.code in counted]
+    counted = {metric for pool in pools(plan) for metric in demand.of_pool("", pool, regional_account, {}).takes}
+    quotas = [quota for quota in regional_account.quotas if quota.code in counted]
     everywhere = Account(
         provider=PROVIDER,
         account=plan["project"],
@@ -314,7 +319,7 @@ def observed(plan: Wire, found: Found) -> list[Account]:
         quotas=_limits(found, EVERYWHERE),
         clusters=clusters,
     )
-    return [here.model_copy(update={"quotas": quotas}), everywhere]
+    return [regional_account.model_copy(update={"quotas": quotas}), everywhere]
 
 
 def _limits(found: Found, place: str) -> list[Quota]:
@@ -327,7 +332,7 @@ def _limits(found: Found, place: str) -> list[Quota]:
 
 
 def _offering(kind: str, zones: Mapping[str, Wire], day: str) -> Offering:
-    cpus = next((each.get("guestCpus") for each in zones.values()), None)
+    cpus = next((machine.get("guestCpus") for machine in zones.values()), None)
     vcpus = None if cpus is None else int(cpus)
     return Offering(machine=kind, vcpus=vcpus, zones=sorted(zones), observed=day)
 
@@ -336,24 +341,24 @@ def _reserved(found: Found) -> list[Reservation]:
     return [
         Reservation(
             id=path,
-            machine=reservations.machine_of(each),
+            machine=reservations.machine_of(reservation),
             zone=zone,
-            state=str(each.get("status") or ""),
-            total=reservations.usable(each),
-            free=max(reservations.usable(each) - reservations.in_use(each), 0),
+            state=str(reservation.get("status") or ""),
+            total=reservations.usable(reservation),
+            free=max(reservations.usable(reservation) - reservations.in_use(reservation), 0),
             observed=found.day,
         )
         for path, by_zone in sorted(found.reservations.items())
-        for zone, each in sorted(by_zone.items())
+        for zone, reservation in sorted(by_zone.items())
     ]
 
 
 def _quotas(plan: Wire, found: Found) -> Iterator[Line]:
     """Return what the pools take of quotas, those of all regions last."""
-    here, everywhere = observed(plan, found)
-    name, there = plan["object"]["name"], here.pools().get(plan["name"], {})
-    demands = [demand.of_pool(name, pool, here, there) for pool in pools(plan)]
-    yield from of_limits(here, demands, demand.WORDS)
+    regional_account, everywhere = observed(plan, found)
+    name, existing_pools = plan["object"]["name"], regional_account.pools().get(plan["name"], {})
+    demands = [demand.of_pool(name, pool, regional_account, existing_pools) for pool in pools(plan)]
+    yield from of_limits(regional_account, demands, demand.WORDS)
     yield from of_limits(everywhere, demands, demand.WORDS)
     yield from _network_quota(plan, found)
 
@@ -373,10 +378,10 @@ def _network_quota(plan: Wire, found: Found) -> Iterator[Line]:
 
 def _networks(plan: Wire, others: Iterable[Wire]) -> Iterator[Line]:
     """Clusters whose networks overlap can never be joined by peering. Nothing else is wrong."""
-    name, others = plan["object"]["name"], list(others)
-    ranges = [each for each in _ranges(plan) if meeting(name, [each], others)]
+    name, other_clusters = plan["object"]["name"], list(others)
+    ranges = [address_range for address_range in _ranges(plan) if meeting(name, [address_range], other_clusters)]
     if ranges:
-        clusters = ", ".join(meeting(name, ranges, others))
+        clusters = ", ".join(meeting(name, ranges, other_clusters))
         yield Line(
             f"spec.networking: {', '.join(ranges)} overlap the networks of {clusters}, so that they cannot be joined "
             "(VPC Network Peering, VPN). Other ranges are written in a GKECluster; they cannot change later",
