@@ -24,8 +24,8 @@ class CloudError(Exception):
     cloud: ClassVar[str] = "the cloud"
 
     def __init__(self, what: str, message: str = "", *, code: str = "", hint: str = "", passing: bool = False) -> None:
-        parts = (what.strip(), code, message.strip())
-        text = ": ".join(part for part in parts if part).rstrip(". ")
+        fragments = (what.strip(), code, message.strip())
+        text = ": ".join(fragment for fragment in fragments if fragment).rstrip(". ")
         super().__init__(f"{text}. {hint}" if hint else text)
         self.code = code
         self.message = message.strip()

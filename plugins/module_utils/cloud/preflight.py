@@ -40,8 +40,8 @@ def failures(failed: Mapping[str, CloudError], passed: Collection[str]) -> Verdi
 def results(*verdicts: Verdict) -> dict[str, list[str]]:
     """Return the results of a module that reports verdicts."""
     return {
-        "problems": [line for each in verdicts for line in each.problems],
-        "warnings_found": [line for each in verdicts for line in each.warnings],
+        "problems": [line for verdict in verdicts for line in verdict.problems],
+        "warnings_found": [line for verdict in verdicts for line in verdict.warnings],
     }
 
 

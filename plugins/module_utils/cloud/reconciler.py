@@ -52,7 +52,7 @@ class LaterError(Exception):
 
 def refusals(title: str, changes: Sequence[Change]) -> list[str]:
     """Return a sentence for each change that cannot be made."""
-    return [f"{title}: cannot change {each}" for each in changes if each.action == "immutable"]
+    return [f"{title}: cannot change {change}" for change in changes if change.action == "immutable"]
 
 
 @dataclass(frozen=True)
@@ -102,17 +102,17 @@ class Run:
     def record(self, verb: Literal["create", "delete"], resource: Resource) -> None:
         """Report an object as created or deleted: its fields, or its name where it has none."""
         fields = resource["body"] or {"name": resource["name"]}
-        before, after = (None, fields) if verb == "create" else (fields, None)
-        self.changes.record(resource["key"], before, after)
+        previous_fields, current_fields = (None, fields) if verb == "create" else (fields, None)
+        self.changes.record(resource["key"], previous_fields, current_fields)
         self.changes.report(f"{verb} {self.provider.title(resource)}")
 
     def record_changes(self, resource: Resource, changes: Sequence[Change]) -> None:
         """Report fields as changed."""
         if changes:
-            before = {each.field: each.before for each in changes}
-            self.changes.record(resource["key"], before, {each.field: each.after for each in changes})
-            fields = ", ".join(each.field for each in changes)
-            effects = dict.fromkeys(each.effect for each in changes if each.effect)
+            previous_fields = {change.field: change.before for change in changes}
+            self.changes.record(resource["key"], previous_fields, {change.field: change.after for change in changes})
+            fields = ", ".join(change.field for change in changes)
+            effects = dict.fromkeys(change.effect for change in changes if change.effect)
             self.changes.report("; ".join((f"update {self.provider.title(resource)}: {fields}", *effects)))
 
     def find_begun(self, resource: Resource) -> Actual | None:
@@ -163,12 +163,12 @@ class Run:
 
         `delay`: seconds between two polls, at most. `usual`: how long it usually takes.
         """
-        first = poll()
-        if first.done and not first.failure:
-            return first.value
-        if not self.until_done and not first.failure:
-            raise LaterError(f"{first.message}: run again")
-        polls = [first]
+        first_poll = poll()
+        if first_poll.done and not first_poll.failure:
+            return first_poll.value
+        if not self.until_done and not first_poll.failure:
+            raise LaterError(f"{first_poll.message}: run again")
+        polls = [first_poll]
         return self.wait.at_most(delay).until(lambda: polls.pop() if polls else poll(), what, usual)
 
     def pause(self, attempt: int) -> None:
@@ -347,10 +347,10 @@ class Reconciler:
                     return
                 if not error.outdated:
                     raise
-                refused, found = error, self._owned()
-                if found is None:
+                refused, live_object = error, self._owned()
+                if live_object is None:
                     return
-                actual = found
+                actual = live_object
         raise refused
 
     def _send_deletion(self, actual: Actual, *, record: bool) -> None:
@@ -376,9 +376,9 @@ class Reconciler:
             if not holders:
                 return error
             hint = f"{self._title} is used by {some(holders, _HOLDERS)}. Remove these, then run again"
-        held = self._provider.error(str(error), hint=hint)
-        held.code, held.message = error.code, error.message
-        return held
+        final_error = self._provider.error(str(error), hint=hint)
+        final_error.code, final_error.message = error.code, error.message
+        return final_error
 
     # Waiting
 

@@ -89,7 +89,7 @@ class Shortage:
 def limits(account: Account, words: QuotaWords) -> list[Limit]:
     """Return the limits of an account, quotas first."""
     quotas = [_of_quota(quota, account, words) for quota in account.quotas]
-    return [*quotas, *(_of_reservation(each, account, words) for each in account.reservations)]
+    return [*quotas, *(_of_reservation(reservation, account, words) for reservation in account.reservations)]
 
 
 def _of_quota(quota: Quota, account: Account, words: QuotaWords) -> Limit:
@@ -126,11 +126,11 @@ def shortage(limit: Limit, demands: Sequence[QuotaDemand]) -> Shortage | None:
     """Return what is wrong with a limit for the pools of all clusters that count against it; None where nothing is."""
     counted = [demand for demand in demands if demand.takes.get(limit.code)]
     new = tuple(demand for demand in counted if not demand.is_there)
-    needs, taken = sum(_start(demand, limit) for demand in new), _taken(limit, counted)
-    if needs and needs > limit.most - taken:
-        return Shortage(limit, True, needs, new, taken, _excess(limit, new, limit.most - taken))
-    most = sum(demand.takes[limit.code] * demand.most for demand in counted)
-    return Shortage(limit, False, most, tuple(counted)) if most > limit.most else None
+    needs, used_amount = sum(_start(demand, limit) for demand in new), _taken(limit, counted)
+    if needs and needs > limit.most - used_amount:
+        return Shortage(limit, True, needs, new, used_amount, _excess(limit, new, limit.most - used_amount))
+    max_amount = sum(demand.takes[limit.code] * demand.most for demand in counted)
+    return Shortage(limit, False, max_amount, tuple(counted)) if max_amount > limit.most else None
 
 
 def _start(demand: QuotaDemand, limit: Limit) -> int:
@@ -159,9 +159,9 @@ def message(short: Shortage) -> str:
     limit = short.limit
     does = "start with" if short.starts else "may grow to"
     used = f", of which {short.taken} are in use" if short.taken else ""
-    after = used if short.starts else f", {limit.beyond}"
-    needs, most = limit.amount(short.needs), limit.amount(limit.most)
-    return f"node pools {_pools(short)}: {does} {needs}, and {limit.bound} {most}{after}"
+    suffix = used if short.starts else f", {limit.beyond}"
+    needs, limit_text = limit.amount(short.needs), limit.amount(limit.most)
+    return f"node pools {_pools(short)}: {does} {needs}, and {limit.bound} {limit_text}{suffix}"
 
 
 def remediation(short: Shortage, words: QuotaWords) -> str:
@@ -173,5 +173,5 @@ def _pools(short: Shortage) -> str:
     """Return the names of pools, with those of their clusters and what each takes where there are several of these."""
     if len({demand.cluster for demand in short.pools}) < 2:
         return ", ".join(demand.pool for demand in short.pools)
-    listed = (f"{demand.cluster}/{demand.pool} ({short.amount(demand)})" for demand in short.pools)
-    return some(listed, _MOST_POOLS)
+    pool_texts = (f"{demand.cluster}/{demand.pool} ({short.amount(demand)})" for demand in short.pools)
+    return some(pool_texts, _MOST_POOLS)

@@ -43,7 +43,7 @@ class Cluster(ABC):
 
 def common(kind: str, resource: Any, cluster: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a Cluster. `resource` is the model of `cluster` (wire form)."""
-    written = api.wire(resource)["spec"]["nodePools"]
+    pool_entries = api.wire(resource)["spec"]["nodePools"]
     composed = is_composed(cluster)
     return {
         "kind": kind,
@@ -52,8 +52,8 @@ def common(kind: str, resource: Any, cluster: Mapping[str, Any]) -> dict[str, An
         "region": resource.spec.region,
         "version": resource.spec.kubernetes_version,
         "composed": composed,
-        "pools": pools_of(kind, composed, written),
-        "order": order_of(composed, written),
+        "pools": pools_of(kind, composed, pool_entries),
+        "order": order_of(composed, pool_entries),
     }
 
 

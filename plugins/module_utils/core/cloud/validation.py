@@ -47,10 +47,10 @@ class Neighbours(Generic[ClusterT]):
 
     def of(self, cluster: ClusterT) -> list[ClusterT]:
         """Return those that share a claim with a cluster, itself among them, in their order."""
-        found: dict[int, ClusterT] = {}
+        sharing_clusters: dict[int, ClusterT] = {}
         for claim in self._claims(cluster):
-            found.update(self._by_claim.get(claim, {}))
-        return [found[index] for index in sorted(found)]
+            sharing_clusters.update(self._by_claim.get(claim, {}))
+        return [sharing_clusters[index] for index in sorted(sharing_clusters)]
 
 
 @dataclass(frozen=True)
@@ -114,16 +114,16 @@ def of_range(
     """A range of addresses, None where it is none that can be had, and what is wrong with it. `largest` and `smallest`
     are prefixes that the cloud allows, `whose`, and `usable` ranges that are reserved elsewhere and not there."""
     try:
-        each = addresses.network(cidr)
+        address_range = addresses.network(cidr)
     except addresses.AddressError as error:
         return None, [Problem(str(error), path, short_value(cidr))]
-    if not largest <= each.prefixlen <= smallest:
+    if not largest <= address_range.prefixlen <= smallest:
         problem = f"must be between /{largest} and /{smallest}, as {whose} has it"
         return None, [Problem(problem, path, short_value(cidr), "Choose a range of another size")]
-    reserved = addresses.reserved(each, usable=usable)
+    reserved = addresses.reserved(address_range, usable=usable)
     if reserved:
         return None, [Problem(f"has {reserved}", path, short_value(cidr), "Choose a range such as 10.0.0.0/16")]
-    return each, []
+    return address_range, []
 
 
 def of_pools(cluster: Cluster, more: Callable[[Object, str], Iterator[Problem]]) -> Iterator[Problem]:
@@ -173,17 +173,19 @@ def of_pool_zones(cluster: Cluster, pool: Object, path: str, region: re.Pattern[
     of a zone of that of its region and its letter."""
     zones = list(pool.get("zones") or ())
     for index, zone in enumerate(zones):
-        place = f"{path}.zones[{index}]"
+        zone_path = f"{path}.zones[{index}]"
         if zone in zones[:index]:
-            yield Problem("is named twice", place, short_value(zone), "Remove one")
+            yield Problem("is named twice", zone_path, short_value(zone), "Remove one")
         elif not region.fullmatch(cluster.region):
             continue  # A zone is as good as its region.
         elif re.fullmatch("[a-z]", zone):
-            yield Problem("is only a letter", place, short_value(zone), f"Write {form.format(cluster.region, zone)}")
+            yield Problem(
+                "is only a letter", zone_path, short_value(zone), f"Write {form.format(cluster.region, zone)}"
+            )
         elif not re.fullmatch(re.escape(form.format(cluster.region, "")) + "[a-z]", zone):
             yield Problem(
                 f"is no zone of the region {cluster.region}",
-                place,
+                zone_path,
                 short_value(zone),
                 f"Write one such as {form.format(cluster.region, 'a')}{_other_region(zone, region, form)}",
             )
@@ -191,5 +193,5 @@ def of_pool_zones(cluster: Cluster, pool: Object, path: str, region: re.Pattern[
 
 def _other_region(zone: str, region: re.Pattern[str], form: str) -> str:
     """Return what to do where not the zone is wrong."""
-    named = zone[: -len(form.format("", "a"))]
-    return f", or, if the zone is right, {named} as the region" if region.fullmatch(named) else ""
+    region_name = zone[: -len(form.format("", "a"))]
+    return f", or, if the zone is right, {region_name} as the region" if region.fullmatch(region_name) else ""
