@@ -161,18 +161,22 @@ def work(module: AnsibleModule) -> None:
     prepare(module)
     loaded = declared_resources.manifests(module)
     try:
-        given = cluster_options.control_connection(module.params)
-        if given is None:
+        control_options = cluster_options.control_connection(module.params)
+        if control_options is None:
             module.fail_json(msg="control, the connection to the control cluster, is required", address="")
         if not 0 <= module.params["wait"] < float("inf"):
             module.fail_json(msg=f"wait is {module.params['wait']}, and must not be negative", address="")
-        with connect(given, write_cache=not module.check_mode) as client:
+        with connect(control_options, write_cache=not module.check_mode) as client:
             live = _copy(client)
             desired, __ = declared_gateway(loaded.resources, [live] if live else [])
             if desired is None and not (live and module.params["state"] == "absent"):
                 module.exit_json(changed=False, address="")
-            found = _waited(module, client, desired)
-            _end(module, found, _write(client, found, check_mode=module.check_mode) if found.live else {})
+            gateway_state = _waited(module, client, desired)
+            _end(
+                module,
+                gateway_state,
+                _write(client, gateway_state, check_mode=module.check_mode) if gateway_state.live else {},
+            )
     except api.InvalidResource as error:
         fail(module, error.problems)
     except (ApiError, cluster_options.ArgumentsError, StoreError) as error:
@@ -191,9 +195,9 @@ def _waited(module: AnsibleModule, client: Client, gateway: api.InferenceGateway
     deadline = time.monotonic() + seconds
     while True:
         client.forget_discovery()
-        found = _observed(client, gateway, absent=module.params["state"] == "absent")
-        if module.params["state"] == "absent" or not found.finding or time.monotonic() >= deadline:
-            return found
+        gateway_state = _observed(client, gateway, absent=module.params["state"] == "absent")
+        if module.params["state"] == "absent" or not gateway_state.finding or time.monotonic() >= deadline:
+            return gateway_state
         time.sleep(min(_INTERVAL, max(0.0, deadline - time.monotonic())))
 
 
@@ -210,9 +214,9 @@ def _observed(client: Client, gateway: api.InferenceGateway | None, *, absent: b
 
 def _wire(found: _Gateway) -> dict[str, Any]:
     """Return the status in its wire format."""
-    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    timestamp = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     generation = number(found.live, "metadata", "generation") or None
-    return found.status.wire(fields(found.live, "status"), generation, now)
+    return found.status.wire(fields(found.live, "status"), generation, timestamp)
 
 
 def _write(client: Client, found: _Gateway, *, check_mode: bool) -> Mapping[str, str]:
