@@ -69,7 +69,7 @@ class Count:
 
 
 def inquiry(policies: Iterable[Object], callers: Callers) -> Inquiry:
-    """Return what to ask about the budgets in BackendTrafficPolicies of a cluster, of CallerPolicies in `callers`."""
+    """Return the queries for the budgets in BackendTrafficPolicies of a cluster, of CallerPolicies in `callers`."""
     budgets: dict[Budget, None] = {}
     questions: list[Question] = []
     for seen in sorted(policies, key=identity):
@@ -122,7 +122,7 @@ class _Counted:
 
 
 def _counted(seen: Object) -> _Counted | None:
-    """Return what the annotation of a policy says; None without one, and for one that others wrote."""
+    """Return the budget annotation of a policy; None if it is missing, or was not written by this collection."""
     try:
         annotation = _parsed(**json.loads(text(seen, "metadata", "annotations", constants.BUDGETS_ANNOTATION)))
     except (TypeError, ValueError, RecursionError):

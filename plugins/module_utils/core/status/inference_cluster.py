@@ -137,9 +137,9 @@ def inference_cluster(
 def _for_models(
     cluster: api.InferenceCluster, observed: ObservedCluster | None, before: Mapping[str, Any]
 ) -> dict[str, str | None]:
-    """Return what gateways in mode Model know of a cluster: nothing before its own gateway asks for their certificates
-    and its CA is known. What is known stays while the cluster does not answer, and while one of its objects is missing,
-    as every route to it would be deleted otherwise."""
+    """Return the fields of a cluster that Model gateways use. They are empty until its own gateway requires client
+    certificates and its CA is known. Known fields are kept while the cluster is unreachable or lacks an object,
+    because otherwise every route to it would be deleted."""
     field_names = ("internalAddress", "hostname", "caCertificate")
     address, hostname, authority = (text(before, "gateway", name) for name in field_names)
     if observed is not None and not observed.unreachable:
@@ -186,7 +186,7 @@ def _not_observed(cluster: api.InferenceCluster, observed: ObservedCluster | Non
 
 
 def no_answer(cluster: str, message: str) -> str:
-    """Return why a cluster did not answer, from the message of its condition Ready; "" for another message."""
+    """Return the reason for a missing answer of a cluster, from the message of Ready; "" for another message."""
     start = _NO_ANSWER.format(cluster)
     return message.removeprefix(start) if message.startswith(start) else ""
 

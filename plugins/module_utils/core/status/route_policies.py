@@ -34,7 +34,7 @@ def is_ours(guard: Object) -> bool:
 
 
 def trim_policy(guard: Object) -> dict[str, Any]:
-    """Return what is observed of a policy: its targets, and of one of a fleet also what gateways say of it."""
+    """Return the observed fields of a policy: its targets, and for policies of a fleet also the status."""
     seen = trim(guard)
     metadata_fields = ("name", "namespace", "generation", "labels") if is_ours(guard) else ("name", "namespace")
     trimmed = {
@@ -91,7 +91,7 @@ def contested(observed: Objects) -> Contested:
 
 
 def conflict(known: Contested, routes: Iterable[Object]) -> str:
-    """Return why routes are not guarded as they should be, "" where they are or gateways have not said yet."""
+    """Return the reason why routes lack their policies, "" if they have them or gateways have not reported yet."""
     messages_by_policy: dict[tuple[str, str, str, str], str] = {}
     for route in routes if known else ():
         attached = [guard for guard in _near(known, route) if guards(guard, route)]
@@ -112,7 +112,7 @@ def foreign(known: Contested, route: Object) -> Iterator[Object]:
 
 
 def foreign_message(guard: Object) -> str:
-    """Return what is wrong with a policy of others on a route, and what to do."""
+    """Return a message about an unmanaged policy on a route, with a fix."""
     return (
         f"{_shown(guard)}, which is not of the fleet, is attached to a route or gateway of it, and may take the "
         "place of keys, rights and budgets there: remove it"
@@ -131,7 +131,7 @@ def _near(known: Contested, route: Object) -> Iterator[Object]:
 
 
 def _refusal(guard: Object) -> str:
-    """Return why a gateway does not accept a policy as it is now, "" where none says so."""
+    """Return the reason why a gateway rejects the current policy, "" if no gateway rejects it."""
     generation = number(guard, "metadata", "generation")
     for ancestor in entries(guard, "status", "ancestors"):
         if stated(entries(ancestor, "conditions"), "Accepted", generation) == "False":
