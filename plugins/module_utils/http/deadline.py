@@ -40,7 +40,7 @@ class TooLargeError(OSError):
 
 class _Thread(threading.local):
     end = math.inf
-    left = math.inf
+    remaining_bytes = math.inf
 
 
 _thread = _Thread()
@@ -50,12 +50,12 @@ _thread = _Thread()
 def within(seconds: float, size: float = math.inf) -> Iterator[None]:
     """Let sockets of this module raise EndlessError in this thread once so many seconds are over, or so many bytes were
     read."""
-    previous_limits = (_thread.end, _thread.left)
-    _thread.end, _thread.left = min(_thread.end, time.monotonic() + seconds), size
+    previous_limits = (_thread.end, _thread.remaining_bytes)
+    _thread.end, _thread.remaining_bytes = min(_thread.end, time.monotonic() + seconds), size
     try:
         yield
     finally:
-        _thread.end, _thread.left = previous_limits
+        _thread.end, _thread.remaining_bytes = previous_limits
 
 
 def _wait_no_longer(waiting: socket.socket) -> None:
@@ -70,8 +70,8 @@ def _wait_no_longer(waiting: socket.socket) -> None:
 
 
 def _take(size: int) -> None:
-    _thread.left -= size
-    if _thread.left < 0:
+    _thread.remaining_bytes -= size
+    if _thread.remaining_bytes < 0:
         raise EndlessError
 
 

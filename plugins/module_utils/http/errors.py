@@ -77,7 +77,7 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def _last_words(error: Exception) -> str:
-    """Of a broken connection, what the operating system said."""
+    """Return the message of the operating system for a broken connection."""
     system_messages = [cause.strerror for cause in _causes(error) if isinstance(cause, OSError) and cause.strerror]
     return system_messages[-1].lower() if system_messages else str(error.args[0] if error.args else error)
 

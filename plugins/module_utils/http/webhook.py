@@ -56,7 +56,7 @@ def post(
             requested_delay = None
             try:
                 with within(timeout * _ANSWER_TIMES):
-                    # Elsewhere than where it was to go, it could be read by anyone.
+                    # Redirects are not followed, because another server could read the notification.
                     answer = pool.request("POST", url, body=body, headers=sent, redirect=False, preload_content=False)
                     code, requested_delay = answer.status, retry_after(answer.headers.get("retry-after"), time.time())
                     answer.close()
