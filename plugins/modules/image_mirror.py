@@ -124,8 +124,8 @@ def work(module: AnsibleModule) -> None:
         module,
         actions=[f"{entry.image.image} {done} to {entry.image.destination}" for entry in changes],
         problems=problems + [entry.problem for entry in copied if entry.problem],
-        before="".join(f"{entry.image.destination} {entry.before or '-'}\n" for entry in changes),
-        after="".join(f"{entry.image.destination} {entry.after}\n" for entry in changes),
+        before="".join(f"{entry.image.destination} {entry.previous_digest or '-'}\n" for entry in changes),
+        after="".join(f"{entry.image.destination} {entry.current_digest}\n" for entry in changes),
     )
 
 

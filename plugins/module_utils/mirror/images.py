@@ -17,13 +17,13 @@ class Copied:
     """Result of one image: digests of the copy before and after, empty where there is none."""
 
     image: Image
-    before: str = ""
-    after: str = ""
+    previous_digest: str = ""
+    current_digest: str = ""
     problem: str = ""
 
     @property
     def changed(self) -> bool:
-        return not self.problem and self.before != self.after
+        return not self.problem and self.previous_digest != self.current_digest
 
 
 def tool(space: Workspace, named: str, images: Sequence[Image], *, plain: bool, sources_plain: bool) -> ImageTool:
