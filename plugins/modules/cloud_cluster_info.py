@@ -134,8 +134,10 @@ def work(module: AnsibleModule) -> None:
         except StoreError as error:
             module.fail_json(msg=str(error))
     clusters = fleet.clusters(live, declared_objects, declared.loaded.locate)
-    sound = {name: cluster for name, cluster in clusters.items() if name not in declared.held}
-    module.exit_json(changed=False, clusters=sound, networks=fleet.networks(clusters), held=sorted(declared.held))
+    sound = {name: cluster for name, cluster in clusters.items() if name not in declared.held_clusters}
+    module.exit_json(
+        changed=False, clusters=sound, networks=fleet.networks(clusters), held=sorted(declared.held_clusters)
+    )
 
 
 def main() -> None:

@@ -180,7 +180,7 @@ def work(module: AnsibleModule) -> None:
     stacks = _clusters(resources)
     invalid = {ref.kind for ref in declared.loaded.unusable}
     # The cluster of an invalid ServingStack is not known.
-    held_clusters = declared.held.union(stacks) if "ServingStack" in invalid else declared.held
+    held_clusters = declared.held_clusters.union(stacks) if "ServingStack" in invalid else declared.held_clusters
     names = module.params["names"]
     requested = held_clusters.union(stacks) if names is None else frozenset(names)
     module.exit_json(
@@ -244,7 +244,7 @@ def _is_model_gateway(value: Object) -> bool:
 
 
 def _gateway_needs(by_kind: Mapping[str, Mapping[str, Object]]) -> dict[str, list[str]]:
-    """Return what gateways in mode Model need, by cluster. Invalid resources count for nothing."""
+    """Return the needs of Model gateways, by cluster. Invalid resources are ignored."""
     gateways = [value for value in by_kind.get("InferenceGateway", {}).values() if _is_model_gateway(value)]
     if not gateways:
         return {}

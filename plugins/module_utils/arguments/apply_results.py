@@ -117,7 +117,7 @@ def _forget(params: Mapping[str, Any], outcomes: Outcomes, progress: Progress) -
 
 
 def settings(params: Mapping[str, Any], check_mode: bool, progress: Progress = unseen) -> Settings:
-    """Return what a run is asked to do, and reports to `progress`. Raises ApplyError and ArgumentsError."""
+    """Return the settings of a run that reports to `progress`. Raises ApplyError and ArgumentsError."""
     connections = cluster_options.connections(params)
     control = cluster_options.control_connection(params)
     if not connections and control is None:
@@ -240,7 +240,7 @@ def _named(outcomes: Outcomes) -> Iterator[tuple[str, Outcome]]:
 
 
 def cluster_result(outcome: Outcome) -> dict[str, Any]:
-    """Return what became of a cluster, without the content of objects."""
+    """Return the result of a cluster, without the content of objects."""
     if isinstance(outcome, Failure):
         return {"changed": False, "failed": True, "msg": outcome.message}
     return {

@@ -40,11 +40,11 @@ class Declared:
     """Declared resources of a fleet.
 
     `live`: resources on the control cluster, in wire format. `loaded`: those of the manifests, which override live ones
-    of the same name. `held`: names of clusters that stay unchanged."""
+    of the same name. `held_clusters`: names of clusters that stay unchanged."""
 
     live: list[Object]
     loaded: Loaded
-    held: frozenset[str]
+    held_clusters: frozenset[str]
 
 
 def manifests(module: AnsibleModule) -> Loaded:

@@ -86,7 +86,7 @@ OF_FLEET: dict[str, Any] = {
     "fleet_endpoint_hosts": {"type": "list", "elements": "str"},
     "fleet_images": {"type": "dict", "options": {name: {"type": "str"} for name in IMAGES}},
     **{
-        f"fleet_{name}": {key: part for key, part in option.items() if key != "default"}
+        f"fleet_{name}": {key: content for key, content in option.items() if key != "default"}
         for name, option in NETWORK.items()
     },
     "fleet_lock_timeout": {"type": "float"},
@@ -221,7 +221,7 @@ def set_values(variables: Mapping[str, Any], spec: Mapping[str, Any] = OF_FLEET)
 def fleet_hosts(
     fleet: Mapping[str, Any], clusters: Mapping[str, Mapping[str, Any]], play_hosts: Collection[str]
 ) -> dict[str, Any]:
-    """Return what the hosts of an inventory are to a run, in the order of `clusters`: variables by host.
+    """Return the clusters of a run by role (in the run, file-based, drained, absent), in the order of `clusters`.
 
     `fleet`: the variables of the host of the fleet. `play_hosts`: the hosts of this run.
     """
@@ -402,7 +402,7 @@ def _read(given: Mapping[str, Any], spec: Mapping[str, Any]) -> tuple[dict[str, 
 
 
 def _in_words(name: str, value: Any, option: Mapping[str, Any]) -> list[str]:
-    """Return what is wrong with the value of a variable; empty where it is something in it."""
+    """Return the problems of the value of a variable; empty if a nested value causes them."""
     choices = option.get("choices")
     if not choices:
         due, kind = _TYPES.get(option["type"], ("", ()))

@@ -186,15 +186,15 @@ def fail(module: AnsibleModule, problems: Sequence[Problem], place: str = "the m
 def build_result(
     outcome: Outcome, width: int, earlier: Sequence[Outcome] = (), first: Outcome | None = None
 ) -> dict[str, Any]:
-    """Return what a build decided and changed, with tables of lines of at most `width` characters.
+    """Return the decisions and changes of a build, with tables of at most `width` characters per line.
 
     `earlier`: builds of earlier rounds of the run.
     `first`: first build of the run, which contains the costs of the last run."""
-    first = first or (earlier[0] if earlier else outcome)
+    first_build = first or (earlier[0] if earlier else outcome)
     return {
         "table": plan_output.table(outcome.plan, width, [build.plan for build in earlier]),
         "services": plan_output.services_table(outcome.plan, width),
-        "costs": cost_output.table(cost_output.fleet_cost(outcome.plan), first.cost_before, width, outcome.today),
+        "costs": cost_output.table(cost_output.fleet_cost(outcome.plan), first_build.cost_before, width, outcome.today),
         "summary": api.wire(plan_output.summary(outcome.plan)),
         "added": list(outcome.changes.added),
         "modified": list(outcome.changes.changed),
@@ -231,7 +231,7 @@ def warnings(loaded: Loaded, *, errors: bool = True, more: Sequence[str] = ()) -
 
 
 def all_warnings(loaded: Loaded, *, more: Sequence[str] = ()) -> list[str]:
-    """Return what `warnings` returns some of, each once."""
+    """Return all warnings without duplicates; `warnings` returns only some of them."""
     return list(dict.fromkeys([*more, *map(str, (*loaded.errors, *loaded.warnings))]))
 
 
@@ -251,7 +251,7 @@ def file_diff(outcome: Outcome) -> list[dict[str, str]]:
 
 
 def counts_diff(objects: Iterable[ObjectChanges]) -> list[dict[str, str]]:
-    """Return what a diff begins with: the number of objects that change on each cluster."""
+    """Return the head of a diff: the number of changed objects of each cluster."""
     lines = [f"{place_of(cluster_changes)}: {changes_text(cluster_changes)}\n" for cluster_changes in objects]
     return [{"prepared": "".join(lines)}] if lines else []
 

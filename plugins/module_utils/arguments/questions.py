@@ -41,7 +41,7 @@ def _read(values: Mapping[str, Any]) -> tuple[Question | None, Survival | None, 
 
 
 def _value(read: Callable[[object], T], given: object, found: list[str]) -> T | None:
-    """Return what is given as a value, None where nothing is; add its problems to those that are found."""
+    """Return the parsed argument, None if it is unset, and append its problems to `found`."""
     if given is None:
         return None
     try:
