@@ -72,14 +72,14 @@ class Finder:
             return [_plain(entry) for page in pages for entry in page.get(key) or ()]
 
     def ec2(self, operation: str, key: str, purpose: str, filters: Mapping[str, str]) -> list[Found]:
-        """Return what EC2 has by filters; an empty value is no filter."""
+        """Return the entries of EC2 that match filters. Filters with an empty value are ignored."""
         filter_entries = [{"Name": name, "Values": [value]} for name, value in filters.items() if value]
         # The one operation of EC2 whose parameter has another name.
         parameter = "Filter" if operation == "describe_nat_gateways" else "Filters"
         return self.pages("ec2", operation, key, purpose, **{parameter: filter_entries})
 
     def described(self, kind: str, purpose: str, filters: Mapping[str, str]) -> list[Found]:
-        """Return what EC2 has of a kind by filters, in the form of the table of kinds."""
+        """Return the objects of a kind that match filters, in the form of the table of kinds."""
         operation, key, _filter_of_id = _EC2[kind]
         return [
             _SHAPES.get(kind, form.tagged)(described_object)
@@ -169,7 +169,7 @@ class Finder:
         try:
             offered_addons = self.pages("eks", "describe_addon_versions", "addons", purpose, **name)
         except AwsError as error:
-            # It stays as it is.
+            # Without the offered versions the addon cannot be compared, so it is left unchanged.
             return {**form.addon(described_addon, ()), "kubernetesVersions": None, "unchecked": str(error)}
         return form.addon(
             described_addon, [version for offered_addon in offered_addons for version in offered_addon["addonVersions"]]
@@ -267,7 +267,7 @@ class Finder:
         yield from self._tagged("launch-template", vpc)
 
     def _twins(self, resource: Resource) -> Iterator[tuple[Resource, Found]]:
-        """Yield what exists twice, as the answer of the call that created it was lost, and is not used."""
+        """Yield unused duplicates of an object. They exist because the response to their creation was lost."""
         kind, live_object = KINDS[resource["kind"]], self.find(resource) or {}
         for twin, actual in self._tagged(resource["kind"], resource):
             identity = str(actual[kind.id])

@@ -18,7 +18,7 @@ class Holders:
         self._finder = finder
 
     def of(self, resource: Resource, actual: Actual) -> Iterator[str]:
-        """Yield what uses an object; nothing for kinds whose refusals say it themselves."""
+        """Yield the users of an object; nothing for kinds whose errors name their users."""
         kind = resource["kind"]
         if kind == "vpc":
             yield from self._interfaces("vpc-id", actual["VpcId"])

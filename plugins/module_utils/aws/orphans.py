@@ -64,16 +64,16 @@ def find_vpc(account: Account, plan: Wire) -> str:
 
 @dataclass(frozen=True)
 class Found:
-    """Objects in the VPC. `gone`: whether the cluster does not exist any more, so that what it needed can go too.
+    """Objects in the VPC. `is_gone`: whether the cluster does not exist any more, so that what it needed can go too.
 
-    `balancers` and `target_groups` (names by ARN) are those of the cluster, `others` the load balancers that are not.
+    `balancers` and `target_groups` (names by ARN) are those of the cluster, `other_balancers` all others.
     `idle` are network interfaces of the CNI that nothing uses, `pending` those that AWS deletes itself. `groups` are
     the security groups to delete, `every_group` all of the VPC. `left_alone`: lines about what is not the cluster's.
     """
 
-    gone: bool
+    is_gone: bool
     balancers: tuple[Balancer, ...] = ()
-    others: tuple[Balancer, ...] = ()
+    other_balancers: tuple[Balancer, ...] = ()
     target_groups: Mapping[str, str] = field(default_factory=dict)
     idle: tuple[Wire, ...] = ()
     pending: tuple[Wire, ...] = ()
@@ -101,7 +101,7 @@ class Sweep:
         self._finder = Finder(account)
 
     def find(self) -> Found:
-        """Return what there is."""
+        """Return the orphans in the VPC."""
         for _try in range(_READINGS - 1):
             try:
                 return self._find()
@@ -155,9 +155,9 @@ class Sweep:
                 if entry not in own_groups and entry["GroupName"] != "default" and not _planned(entry)
             ]
         return Found(
-            gone=is_gone,
+            is_gone=is_gone,
             balancers=own_balancers,
-            others=other_balancers,
+            other_balancers=other_balancers,
             target_groups=self._target_groups(own_balancers),
             idle=tuple(idle),
             pending=tuple(pending),
@@ -292,7 +292,7 @@ class Sweep:
 
     def _interfaces_gone(self, found: Found) -> PollResult:
         """Delete the interfaces that nothing uses any more, and return which are still used."""
-        idle, pending, _foreign = self._sorted(self._interfaces(), found.others, gone=found.gone)
+        idle, pending, _foreign = self._sorted(self._interfaces(), found.other_balancers, gone=found.is_gone)
         for interface in idle:
             orphan = _interface(interface)
             call = partial(self._account.client("ec2").delete_network_interface, NetworkInterfaceId=orphan.id)

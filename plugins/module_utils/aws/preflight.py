@@ -47,7 +47,7 @@ class Reading:
 
     account: str
     arn: str
-    found: Found
+    facts: Found
     verdict: Verdict
 
 
@@ -60,16 +60,16 @@ def check(module: Any) -> dict[str, Any]:
     reading = read(session.account(module), plan)
     verdicts = [reading.verdict]
     if plan and reading.account:
-        verdicts.append(preflight.judge(plan, reading.found, params["others"]))
-    observed = [preflight.observed(plan, reading.found)] if plan and reading.account else []
+        verdicts.append(preflight.judge(plan, reading.facts, params["others"]))
+    observed = [preflight.observed(plan, reading.facts)] if plan and reading.account else []
     return {
         "account": reading.account,
         "arn": reading.arn,
         "observed": accounts_wire(observed),
-        "zones": list(reading.found.zones or ()),
-        "subnet_zones": dict(reading.found.subnet_zones),
-        "groups_without_template": sorted(reading.found.groups_without_template),
-        "zones_fit": not plan or preflight.zones_fit(plan, reading.found),
+        "zones": list(reading.facts.zones or ()),
+        "subnet_zones": dict(reading.facts.subnet_zones),
+        "groups_without_template": sorted(reading.facts.groups_without_template),
+        "zones_fit": not plan or preflight.zones_fit(plan, reading.facts),
         **results(*verdicts),
     }
 

@@ -221,7 +221,7 @@ def _explain(error: AwsError) -> None:
 
 
 def _causes(actual: Actual) -> Causes:
-    """Return why an object is in a bad state, as codes and messages."""
+    """Return the causes of the bad state of an object, as codes and messages."""
     if actual.get("FailureCode") or actual.get("FailureMessage"):
         return ((str(actual.get("FailureCode") or ""), shown(str(actual.get("FailureMessage") or ""))),)
     return _pairs((actual.get("health") or {}).get("issues"), "code", "message")

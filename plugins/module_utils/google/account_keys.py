@@ -104,12 +104,12 @@ class AccountKeys:
         try:
             owned_secret.write(place.control, place.secret, labels, self._content(new_key), live)
         except (ApiError, GoogleError):
-            # Its private part is lost.
+            # The private key was not stored, so the key is useless.
             with contextlib.suppress(GoogleError):
                 self._delete(new_key)
             raise
         self._changes.record("secret", previous_key, {"key": _id(new_key)})
-        # Where the answer to the first request was lost, there is a key whose private part is lost.
+        # If the response to the first request was lost, a key exists whose private key is unknown, so it is deleted.
         self._delete_all([key for key in self._listed() if _id(key) != _id(new_key)])
         return _id(new_key)
 

@@ -110,7 +110,7 @@ def from_answer(what: str, status: int, body: bytes, hide: Iterable[str] = ()) -
 
 
 def explained(causes: Iterable[tuple[str, str]]) -> tuple[str, str]:
-    """Return what went wrong of codes and messages, and what to do about it, each hint once."""
+    """Return the text of causes (codes and messages), and their hints without duplicates."""
     shown_causes = [(code, shown(message).rstrip(". ")) for code, message in causes]
     explanation = "; ".join(": ".join(filter(None, shown_cause)) for shown_cause in shown_causes if any(shown_cause))
     return explanation, of_causes(hint_for, shown_causes)

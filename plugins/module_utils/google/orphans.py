@@ -74,7 +74,7 @@ class Sweep:
         self.pending: list[str] = []
 
     def find(self) -> Found:
-        """Return what there is to delete, and what is others'. The cluster has to be gone, but in check mode."""
+        """Return the orphans, and the objects of other owners. Except in check mode, the cluster must be deleted."""
         is_gone = not self._read("cluster")
         if not is_gone and not self._changes.check_mode:
             raise GoogleError(
@@ -92,7 +92,7 @@ class Sweep:
             cluster=self._plan["name"],
             network=self._path("network"),
             subnetwork=self._path("subnetwork"),
-            gone=is_gone,
+            is_gone=is_gone,
         )
         orphans_found = orphans.sort(self._all(where), where, network)
         for line in orphans_found.kept:
@@ -169,7 +169,7 @@ class Sweep:
         self._changes.record(thing.title, {"path": thing.path}, None)
 
     def _without_volumes(self, found: Found, where: Where) -> Found:
-        """Return what is found, but for what has data in it."""
+        """Return the orphans without objects that contain data."""
         left_lines, deletable = list(found.left_alone), []
         for thing in found.ours:
             if thing.kind not in orphans.VOLUMES:
@@ -208,14 +208,14 @@ class Sweep:
 
         def things(kind: str) -> list[Thing]:
             listing = listings[kind]
-            found: list[Thing] = []
+            kind_things: list[Thing] = []
             what = f"list {LEFT[kind].collection} of project {where.project}"
             try:
                 for answer in self._client.answers(listing.service, listing.path, what):
                     lost = orphans.unreachable(listing, answer, where)
                     if lost:
                         raise GoogleError(what, f"{lost} cannot be reached", hint="Run again later", passing=True)
-                    found += listing.things(answer)
+                    kind_things += listing.things(answer)
             except GoogleError as error:
                 if error.codes & _DISABLED:
                     return []
@@ -224,7 +224,7 @@ class Sweep:
                 self._changes.warnings.append(
                     f"not checked: {error}. If the cluster had any for its volumes, they stay"
                 )
-            return found
+            return kind_things
 
         outcome = at_once({kind: partial(things, kind) for kind in listings})
         outcome.check(GoogleError)

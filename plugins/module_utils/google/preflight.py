@@ -39,7 +39,7 @@ class Reading:
     wrong, warnings where a right is missing."""
 
     usable: bool
-    found: Found
+    facts: Found
     verdict: Verdict
 
 
@@ -54,9 +54,9 @@ def check(module: Any) -> dict[str, Any]:
     reading = read(client, project, account, plan)
     verdicts = [reading.verdict]
     if plan and reading.usable:
-        verdicts.append(preflight.judge(plan, reading.found, account, other_clusters, key=params["key"]))
-    zones = zones_of(plan["region"], reading.found.zones or ()) if plan else []
-    observed = preflight.observed(plan, reading.found) if plan and reading.usable else []
+        verdicts.append(preflight.judge(plan, reading.facts, account, other_clusters, key=params["key"]))
+    zones = zones_of(plan["region"], reading.facts.zones or ()) if plan else []
+    observed = preflight.observed(plan, reading.facts) if plan and reading.usable else []
     return {
         "project": project,
         "account": account,
@@ -114,12 +114,12 @@ def _found(plan: Plan | None, read: Mapping[str, Any], number: str) -> Found:
 
 
 def _by_type(read: Mapping[str, Any], what: str) -> preflight.Types:
-    """Return what was read of each type: of machines, of accelerators, or of each reservation."""
+    """Return the entries of each machine type, accelerator type or reservation."""
     return {name.partition(" ")[2]: value for name, value in read.items() if name.partition(" ")[0] == what}
 
 
 def _unusable(project: str, account: str, read: Mapping[str, Any], failed: dict[str, GoogleError]) -> str:
-    """Return why nothing can be created in a project; empty where that is not so, or not known."""
+    """Return the reason why a project cannot be used; empty if it can be, or if that is unknown."""
     error = failed.get("project")
     if error is None:
         state = str(read["project"].get("lifecycleState") or "ACTIVE")
@@ -139,7 +139,7 @@ def _denied(error: GoogleError) -> bool:
 
 
 def _each_api_once(failed: Mapping[str, GoogleError]) -> dict[str, GoogleError]:
-    """Return what failed, of an API that is not enabled the first for each, and rather one that stops a plan."""
+    """Return the failed reads, with one for each disabled API, preferably one that stops a plan."""
     reported: set[str] = set()
     once = {}
     for name, error in sorted(failed.items(), key=lambda each: each[0] in _BEST_EFFORT):
@@ -151,7 +151,7 @@ def _each_api_once(failed: Mapping[str, GoogleError]) -> dict[str, GoogleError]:
 
 
 def _work(client: Client, plan: Plan, number: str, disabled: Iterable[str]) -> Work:
-    """Return what there is to read of the APIs that are enabled."""
+    """Return the reads of the enabled APIs."""
     project, region = plan["project"], plan["region"]
     compute: Work = {
         "zones": partial(_zones, client, project),
@@ -245,7 +245,7 @@ def _reservation(client: Client, path: str) -> dict[str, dict[str, Any]]:
 
 
 def _versions(client: Client, plan: Plan) -> tuple[str, ...]:
-    """Return what the channel has for control planes."""
+    """Return the control plane versions of the channel."""
     path = f"v1/projects/{plan['project']}/locations/{plan['region']}/serverConfig"
     answer = client.send("container", "GET", path, None, f"list the versions of GKE in {plan['region']}")
     return tuple(

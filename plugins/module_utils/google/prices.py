@@ -52,7 +52,7 @@ def quotes(module: Any, machines: Sequence[Machine], currency: str) -> Quotes:
 
 
 def _described(client: Client, project: str, machine: Machine) -> dict[str, Any] | None:
-    """Return what Compute Engine says of a machine type in a zone of the region."""
+    """Return the description of a machine type by Compute Engine in a zone of the region."""
     query = urlencode({"filter": f"name={machine.name}"})
     path = f"compute/v1/projects/{project}/aggregated/machineTypes?{query}"
     what = f"read machine type {machine.name}"

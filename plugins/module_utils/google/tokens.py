@@ -118,8 +118,11 @@ class Tokens:
     """The tokens of one identity. Safe for several threads. Every method raises LoginError."""
 
     def __init__(self, path: str = "", ca_file: str = "", info: Mapping[str, Any] | None = None) -> None:
-        """Of a file, or of the machine that this runs on. `ca_file`: certificates that Google's are checked with.
-        `info`: what the file says, where it is none of this machine; `path` is then what it is called."""
+        """Use the credentials of a file or of this machine.
+
+        ca_file: CA certificates for connections to Google.
+        info: content of a file that is not on this machine. `path` is then its name in messages.
+        """
         self._path = path
         self._ca_file = ca_file
         self._lock = threading.Lock()
@@ -170,7 +173,7 @@ class Tokens:
             raise LoginError(f"credentials file {self._path}: {reason}", _GIVE) from None
 
     def _of_machine(self) -> Any:
-        """Those of the machine that this runs on."""
+        """Return the credentials of this machine."""
         google = load_google()
         try:
             credentials, project = google.default(scopes=_SCOPES, request=google.Request(_Ways(self._ca_file)))
