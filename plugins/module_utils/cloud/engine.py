@@ -77,7 +77,7 @@ class Engine:
             lambda key, needed: (
                 self._purge(unlisted[key], needed) if key in unlisted else self._reconcile(key, survey[key], needed)
             ),
-            # By then there is a new one in its place, where it can be had, and nothing that is listed uses it.
+            # Unlisted objects are deleted last, because listed objects might use them until their replacement exists.
             {key: list(self._listed) for key in unlisted},
         )
         return {key: dict(done[key].actual or {}) for key in self._listed}
@@ -147,7 +147,7 @@ class Engine:
         return problem_lines
 
     def _unlisted(self, survey: Survey) -> dict[str, Resource]:
-        """Return what is beside the listed objects and has their owner, by the key of its node in the graph."""
+        """Return the unlisted objects with the same owner as the listed ones, by the key of their node in the graph."""
         listed_identities = {
             identity
             for key, resource in self._listed.items()
@@ -261,7 +261,7 @@ class Engine:
     def _needs_of_unlisted(
         self, unlisted: Mapping[str, Resource], among: Mapping[str, Resource]
     ) -> dict[str, list[str]]:
-        """Return which of the objects `among` the unlisted ones may use, by the keys of their nodes."""
+        """Return the objects `among` that each unlisted object might use, by the keys of their nodes."""
         kinds = self._provider.kinds
         return {
             key: [

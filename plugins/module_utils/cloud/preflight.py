@@ -30,7 +30,7 @@ def at_once(work: Mapping[str, Callable[[], Any]], error: type[Failed]) -> tuple
 
 
 def failures(failed: Mapping[str, CloudError], passed: Collection[str]) -> Verdict:
-    """Return what failed as problems and warnings. `passed`: the names of what stops nothing."""
+    """Return the failed reads as problems and warnings. `passed`: names of reads whose failure is only a warning."""
     return verdict(
         Line(f"not checked: {error}", problem=False) if name in passed else Line(str(error))
         for name, error in failed.items()

@@ -82,7 +82,7 @@ class Run:
         return diff(self.provider.kinds[resource["kind"]], actual, resource["body"])
 
     def conflict(self, resource: Resource, actual: Actual) -> str:
-        """Return why an object is not ours; empty when it is."""
+        """Return the reason why this fleet does not own an object; empty if it does."""
         kind, title = self.provider.kinds[resource["kind"]], self.provider.title(resource)
         return self.provider.owners.conflict(kind, title, actual, resource["body"])
 
@@ -129,7 +129,7 @@ class Run:
         return self.provider.find(resource)
 
     def over(self, operation: Operation, usual: str = "") -> CloudError | None:
-        """Return why an operation failed, once it is over; None when it went well. `usual`: how long it takes."""
+        """Wait for an operation, and return its error, or None. `usual`: usual duration."""
         if not self.until_done:
             raise LaterError(f"{operation.title} is under way: run again")
         return operation.over(self.wait, usual)
@@ -271,8 +271,8 @@ class Reconciler:
         raise refused
 
     def _adopted(self) -> Actual | None:
-        """Return what exists although it did not, once it is as desired: an earlier attempt, or another run, created
-        it. None where that came to nothing, or is not found yet."""
+        """Return the object that an earlier attempt or another run created, once it matches the desired state. None if
+        that creation failed, or the object is not found yet."""
         if self._provider.find(self._resource) is None:
             operation = self._provider.creation_under_way(self._resource)
             if operation is not None:

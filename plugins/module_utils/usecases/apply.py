@@ -111,7 +111,7 @@ class Outcomes:
 
     @property
     def every(self) -> Sequence[Outcome]:
-        """Those of all clusters, with that of the control cluster."""
+        """Return the outcomes of all clusters, including the control cluster."""
         return [*self.clusters.values(), *([self.control] if self.control else [])]
 
     @property
@@ -293,7 +293,7 @@ def decide(settings: Settings, known: dict[str, tuple[str, Packed]] | None = Non
 def _packed_states(
     build: Build, targets: Iterable[Target], known: dict[str, tuple[str, Packed]]
 ) -> dict[str, Packed | StoreError]:
-    """Return what each workload cluster should have by a build, as it is published, and note it in `known`."""
+    """Return the published desired state of each workload cluster in a build, and store it in `known`."""
     states: dict[str, Packed | StoreError] = {}
     frozen_labels, blocked, copied = build.held_labels(), build.blocked_clusters(), _copied(build)
     replicas, histories = build.replicas(), build.histories()
@@ -452,7 +452,7 @@ def _control(settings: Settings) -> tuple[Client | None, ApiError | None]:
 
 
 def desired_states(build: Build, targets: Iterable[Target]) -> dict[str, DesiredState | StoreError]:
-    """Return what each workload cluster should have by a build."""
+    """Return the desired state of each workload cluster in a build."""
     frozen_labels, blocked, copied = build.held_labels(), build.blocked_clusters(), _copied(build)
     replicas, histories = build.replicas(), build.histories()
     states: dict[str, DesiredState | StoreError] = {}

@@ -96,7 +96,7 @@ class Outcome:
 
     @property
     def cost_before(self) -> cost_output.Before | None:
-        """Return what the plan of the last run cost; None when that is not known."""
+        """Return the cost of the plan of the last run; None if it is unknown."""
         return cost_output.before(self.before.get(PLAN_FILE, ""), self.plan.context.prices.currency)
 
     @property

@@ -156,8 +156,8 @@ class Resizer:
                 continue
             if demand.waiting and size.trouble:
                 self._note(demand, f"nodes do not start: {size.trouble}")
-            if demand.waiting and demand.nodes > size.most:
-                bound = f"may have {size.most} nodes in its cloud, and its replicas need {demand.nodes}"
+            if demand.waiting and demand.nodes > size.max_nodes:
+                bound = f"may have {size.max_nodes} nodes in its cloud, and its replicas need {demand.nodes}"
                 self._note(demand, f"{bound}. Run provision to set its bounds")
             pool = _Pool(demand, size, options)
             if pool.after > size.desired or (pool.after < size.desired and (not total or self._is_empty(demand))):
@@ -170,9 +170,9 @@ class Resizer:
         connection = self._settings.cloud_connections.get(demand.cluster)
         if connection is None or connection.cloud != demand.cloud:
             return None
-        if any(connection.options.get(key, value) != value for key, value in demand.place.items()):
+        if any(connection.options.get(key, value) != value for key, value in demand.login_options.items()):
             return None
-        return {**demand.place, **connection.options}
+        return {**demand.login_options, **connection.options}
 
     def _size(self, demand: NodesNeeded, options: Mapping[str, str]) -> PoolSize | None:
         key = (demand.cluster, demand.pool)

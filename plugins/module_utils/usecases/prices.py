@@ -59,7 +59,7 @@ def update(
     if not machines:
         return Updated(previous_text, previous_text, (), ())
     quotes = quote(machines, known_catalogue.currency)
-    new_text = _written(updated(known_catalogue, _entries(provider, quotes.found, day)))
+    new_text = _written(updated(known_catalogue, _entries(provider, quotes.prices, day)))
     if new_text != previous_text and not check_mode:
         try:
             atomic_file.write(path, new_text, _MODE)

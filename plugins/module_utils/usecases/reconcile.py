@@ -180,7 +180,7 @@ class _Work:
             return
         differs = any(isinstance(outcome, Applied) and outcome.differs for outcome in compared.every)
         if differs or resizes or is_new:
-            # There is something to wait for where something is applied, or nodes start.
+            # Only applied objects and starting nodes require a wait.
             starts = any(resize.after > resize.before for resize in resizes)
             with self._locked(applying) as locked:
                 self._note_namespace(compared)

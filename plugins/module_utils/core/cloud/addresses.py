@@ -59,7 +59,7 @@ def within(inner: IPv4Network, outer: IPv4Network) -> bool:
 
 
 def reserved(of: IPv4Network, usable: Sequence[str] = ()) -> str:
-    """Return what addresses of a range are that no network can have, empty when there are none. `usable`: those of the
+    """Return the purpose of reserved addresses in a range, empty if it has none. `usable`: reserved
     ranges that a cloud can use."""
     for cidr, description in _RESERVED:
         if cidr not in usable and of.overlaps(IPv4Network(cidr)):

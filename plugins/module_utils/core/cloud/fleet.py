@@ -50,8 +50,8 @@ def clusters(
 
 
 def problems(resources: Iterable[Object]) -> list[Problem]:
-    """Return what clouds would refuse of the clusters among resources (wire form) that are valid by their schema and
-    beside each other. A cluster with a class that is not among them is left out."""
+    """Return the problems of clusters that clouds would reject, among resources (wire form) with a valid schema.
+    Clusters with a missing class are omitted."""
     all_resources = list(resources)
     classes = {text(value, "metadata", "name") for value in all_resources if text(value, "kind") == "InferenceClass"}
     checkable = [
@@ -210,7 +210,7 @@ def _of_objects(objects: Sequence[Object]) -> dict[str, Any]:
 
 
 def _composed(cluster: Object, kind: str, classes: Mapping[str, Object], ref: Ref) -> tuple[Object, list[Problem]]:
-    """Return what an InferenceCluster becomes, or what is wrong with it, at its pools."""
+    """Return the composed cloud cluster of an InferenceCluster, or the problems of its pools."""
     plain = {key: value for key, value in cluster.items() if key != "status"}
     try:
         # What is on a control cluster may be older than its rules.
@@ -227,7 +227,7 @@ def _composed(cluster: Object, kind: str, classes: Mapping[str, Object], ref: Re
 
 
 def _classes(classes: Mapping[str, Object], names: set[str]) -> dict[str, api.InferenceClass]:
-    """Return those of the InferenceClasses with these names that are valid."""
+    """Return the valid InferenceClasses with these names."""
     valid_classes = {}
     for name in sorted(names & set(classes)):
         with contextlib.suppress(api.InvalidResource):
@@ -238,7 +238,7 @@ def _classes(classes: Mapping[str, Object], names: set[str]) -> dict[str, api.In
 
 
 def _of_pools(cluster: api.InferenceCluster, classes: Mapping[str, api.InferenceClass], ref: Ref) -> Iterable[Problem]:
-    """Return what is wrong with each pool by itself."""
+    """Return the problems of each pool, validated separately."""
     for index, pool in enumerate(cluster.spec.node_pools or ()):
         spec = cluster.spec.model_copy(update={"node_pools": [pool]})
         try:
@@ -257,7 +257,7 @@ def _of_pools(cluster: api.InferenceCluster, classes: Mapping[str, api.Inference
 
 
 def _cleaned(value: Object) -> Object:
-    """Return what the user wrote, without what others say of it."""
+    """Return the object without fields that the user did not write."""
     metadata = {key: deepcopy(value["metadata"][key]) for key in _METADATA if value["metadata"].get(key)}
     return {
         "apiVersion": value["apiVersion"],

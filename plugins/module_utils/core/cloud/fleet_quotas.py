@@ -45,7 +45,7 @@ class _Member:
 def problems(
     resources: Iterable[Object], accounts: Sequence[Account], seen: Mapping[str, Mapping[str, int]], today: str
 ) -> list[Problem]:
-    """Return what accounts have no room for: of quotas and reservations, at the pools of the clusters that start last.
+    """Return the pools that exceed the quotas and reservations of accounts, for the clusters that start last.
 
     `resources`: those of the fleet that are valid (wire form). `seen`: the nodes of each pool of the clusters that
     answered. A pool of a cluster that does not exist yet is an error where its cloud is certain to refuse it; all

@@ -39,7 +39,7 @@ def verdict(lines: Iterable[Line]) -> Verdict:
 
 
 def of_limits(account: Account, demands: Sequence[QuotaDemand], words: QuotaWords) -> Iterator[Line]:
-    """Return what is wrong with the quotas and reservations of an account for pools. Growth is a warning."""
+    """Return the problems of quotas and reservations of an account for pools. A limit on growth is a warning."""
     for limit in limits(account, words):
         short = shortage(limit, demands)
         if short is not None:

@@ -37,7 +37,7 @@ class Cluster(ABC):
         """Ranges of addresses of its network."""
 
     def path(self, pool: Mapping[str, Any]) -> str:
-        """Return where the user wrote a pool: its place among those of the manifest."""
+        """Return the path of a pool in the manifest."""
         return f"spec.nodePools[{self.order.index(pool['name']) if pool['name'] in self.order else 0}]"
 
 

@@ -46,7 +46,7 @@ class Neighbours(Generic[ClusterT]):
                 self._by_claim.setdefault(claim, {})[index] = cluster
 
     def of(self, cluster: ClusterT) -> list[ClusterT]:
-        """Return those that share a claim with a cluster, itself among them, in their order."""
+        """Return the clusters that share a claim with a cluster, including the cluster, in their order."""
         sharing_clusters: dict[int, ClusterT] = {}
         for claim in self._claims(cluster):
             sharing_clusters.update(self._by_claim.get(claim, {}))
@@ -127,7 +127,7 @@ def of_range(
 
 
 def of_pools(cluster: Cluster, more: Callable[[Object, str], Iterator[Problem]]) -> Iterator[Problem]:
-    """Return what is wrong with each pool; `more` says what is in this cloud, of a pool and its place."""
+    """Return the problems of each pool. `more`: checks of this cloud, called with a pool and its path."""
     for pool in cluster.pools:
         path = cluster.path(pool)
         if pool["role"] == pools.GPU and pool["name"] == SYSTEM_POOL:
@@ -155,7 +155,7 @@ def of_pools(cluster: Cluster, more: Callable[[Object, str], Iterator[Problem]])
 
 
 def of_version(cluster: Cluster, form: re.Pattern[str], meaning: str, example: str) -> Iterator[Problem]:
-    """Return what is wrong with the version of Kubernetes. `form`: the versions that the cloud takes, with their
+    """Return the problems of the Kubernetes version. `form`: the versions that the cloud takes, with their
     `meaning` and an `example` for messages."""
     if not form.fullmatch(cluster.version):
         hint = f'Write it such as "{example}"'
@@ -163,13 +163,13 @@ def of_version(cluster: Cluster, form: re.Pattern[str], meaning: str, example: s
 
 
 def of_key(cluster: Cluster, key: str, region: str, path: str, hint: str) -> Iterator[Problem]:
-    """Return what is wrong with the key that encrypts Secrets. `region`: where the key is, as its name says."""
+    """Return the problems of the key that encrypts Secrets. `region`: where the key is, as its name says."""
     if region != cluster.region:
         yield Problem(f"is no key in {cluster.region}, where the cluster is", path, short_value(key), hint)
 
 
 def of_pool_zones(cluster: Cluster, pool: Object, path: str, region: re.Pattern[str], form: str) -> Iterator[Problem]:
-    """Return what is wrong with the zones of a pool. `region`: the pattern of names of regions. `form`: makes the name
+    """Return the problems of the zones of a pool. `region`: the pattern of names of regions. `form`: makes the name
     of a zone of that of its region and its letter."""
     zones = list(pool.get("zones") or ())
     for index, zone in enumerate(zones):
@@ -192,6 +192,6 @@ def of_pool_zones(cluster: Cluster, pool: Object, path: str, region: re.Pattern[
 
 
 def _other_region(zone: str, region: re.Pattern[str], form: str) -> str:
-    """Return what to do where not the zone is wrong."""
+    """Return the fix for a valid zone in another region."""
     region_name = zone[: -len(form.format("", "a"))]
     return f", or, if the zone is right, {region_name} as the region" if region.fullmatch(region_name) else ""

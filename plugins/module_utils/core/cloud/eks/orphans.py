@@ -133,7 +133,7 @@ def references(groups: Iterable[Wire], target: str) -> Iterator[tuple[str, str, 
 
 
 def balancer_left_alone(balancer: Balancer, vpc: str, cluster: str) -> str:
-    """Return why a load balancer stays, and what to do."""
+    """Return the reason why a load balancer is kept, with a fix."""
     owner_clusters = sorted(key.removeprefix(_OWNED) for key in balancer.tags if key.startswith(_OWNED))
     if f"{_OWNED}{cluster}" in balancer.tags:
         whose = "is shared with others, as its tag says"
@@ -145,7 +145,7 @@ def balancer_left_alone(balancer: Balancer, vpc: str, cluster: str) -> str:
 
 
 def interface_left_alone(interface: Wire, vpc: str) -> str:
-    """Return why a network interface stays, and what to do."""
+    """Return the reason why a network interface is kept, with a fix."""
     described = _description(interface) or "without a description"
     user = (interface.get("Attachment") or {}).get("InstanceId") or interface.get("RequesterId") or "nothing"
     title = f"network interface {interface['NetworkInterfaceId']} ({described}, used by {user}) in {vpc}"
@@ -160,6 +160,6 @@ def interface_holding(interface: Wire) -> str:
 
 
 def group_left_alone(group: Wire, vpc: str) -> str:
-    """Return why a security group stays, and what to do."""
+    """Return the reason why a security group is kept, with a fix."""
     title = f"security group {group['GroupId']} ({group.get('GroupName')}) in {vpc}"
     return left_alone(title, _FOREIGN, "the VPC")

@@ -128,7 +128,7 @@ def _reserved(name: str, found: Found, reservation: Wire) -> Reservation:
 
 
 def judge(plan: Wire, found: Found, others: Sequence[Wire] = ()) -> Verdict:
-    """Return what is wrong with a plan where AWS is as found, in the order of the plan.
+    """Return the problems of a plan for the observed AWS account, in the order of the plan.
 
     `others` are the other clusters of the fleet: name, region, cidr. What concerns a node group that is there already
     is a warning, as nothing is made for it.
@@ -178,7 +178,7 @@ def _zones(plan: Wire, found: Found) -> Iterator[Line]:
 
 
 def _group(plan: Wire, group: Wire, found: Found) -> Iterator[Line]:
-    """Return what is wrong with one node group."""
+    """Return the problems of one node group."""
     exists = group["name"] in found.node_groups
     for line in (
         *_offered(group, found),
@@ -302,7 +302,7 @@ def _state(place: str, group: Wire, reservation: Wire) -> Iterator[Line]:
 
 
 def _quotas(plan: Wire, found: Found) -> Iterator[Line]:
-    """Return what quotas and reservations have no room for. What else counts against quotas is not known."""
+    """Yield the problems of quotas and reservations. Other usage of the quotas is unknown."""
     account = observed(plan, found)
     name, existing_pools = plan["object"]["name"], account.pools().get(plan["name"], {})
     demands = [demand.of_group(name, group, account, existing_pools) for group in plan["node_groups"]]

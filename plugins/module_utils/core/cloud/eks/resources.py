@@ -200,7 +200,7 @@ def _node_group(plan: Plan, group: Mapping[str, Any]) -> Resource:
         "tags": _tags(plan),
     }
     if group["role"] == pools.GPU:
-        # A new node beside the old one, as is the default, needs a spare machine with GPUs.
+        # The default strategy starts a new node before it stops the old one, which requires a spare GPU instance.
         body["updateConfig"] = {"maxUnavailable": 1, "updateStrategy": "MINIMAL"}
     if group["instance_types"]:
         body["instanceTypes"] = group["instance_types"]

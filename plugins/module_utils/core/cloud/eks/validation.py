@@ -56,7 +56,7 @@ def _held(cidr: str, held: Mapping[str, str]) -> str:
 def of_zones(
     cluster: reading.EksCluster, cidrs: Sequence[str], zones: Sequence[str], available: Sequence[str] = ()
 ) -> list[Problem]:
-    """Return what is wrong with the zones that the subnets are in, and with those of the pools beside them.
+    """Return the problems of the zones of subnets and node pools.
     `available`: the zones that a control plane can be in, empty when they are not known."""
     if len(zones) < len(cidrs):
         count = "1 zone" if len(zones) == 1 else f"{len(zones)} zones"
@@ -85,7 +85,7 @@ def _missing(zones: Sequence[str], available: Sequence[str]) -> list[tuple[int, 
 def _without_subnet(
     cluster: reading.EksCluster, zone: str, path: str, zones: Sequence[str], available: Sequence[str]
 ) -> Problem:
-    """Return what is wrong with the zone of a pool that the cluster has no subnet in."""
+    """Return the problem of a pool with a zone that has no subnet of the cluster."""
     if available and zone not in available:
         return _unusable(zone, path, available)
     alternative = (
@@ -108,7 +108,7 @@ def _unusable(zone: str, path: str, available: Sequence[str]) -> Problem:
 
 
 def of_options(tags: Mapping[str, Any], addons: Mapping[str, Any]) -> list[Problem]:
-    """Return what is wrong with the options of a plan."""
+    """Return the problems of the options of a plan."""
     problems = []
     if len(tags) > _MOST_TAGS:
         problems.append(Problem(f"must be at most {_MOST_TAGS}, as AWS allows 50 with those of others", "tags"))
@@ -139,7 +139,7 @@ def of_options(tags: Mapping[str, Any], addons: Mapping[str, Any]) -> list[Probl
 
 
 def _directly(cluster: reading.EksCluster) -> str:
-    """Return what to do about a network that an InferenceCluster has no field for."""
+    """Return the fix for a network setting that an InferenceCluster has no field for."""
     return (
         "or write an EKSCluster of that name, which has networking.subnetCidrs, and make this source: Existing with "
         f"secretRef.name: {kubeconfig_secret(cluster.name)}"
@@ -180,7 +180,7 @@ def _claims(cluster: reading.EksCluster) -> Iterator[tuple[str, str]]:
 
 
 def _beside(cluster: reading.EksCluster, that: reading.EksCluster) -> Iterator[Problem]:
-    """Return what two clusters would both call their own. The names of IAM count in all regions."""
+    """Return the conflicting names of two clusters. IAM names are shared by all regions."""
     if (that.namespace, that.name) == (cluster.namespace, cluster.name):
         return
     ref = Ref(reading.KIND, that.namespace, that.name)

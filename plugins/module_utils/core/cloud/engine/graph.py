@@ -58,7 +58,7 @@ def _is_reference(value: Any) -> bool:
 
 
 def needs(resources: Iterable[Resource]) -> dict[str, list[str]]:
-    """Return what each object needs: as the list says, and what its body refers to."""
+    """Return the dependencies of each object: those in the list, and the references in its body."""
     return {
         entry["key"]: list(dict.fromkeys([*entry["needs"], *(key for key, __ in references(entry["body"]))]))
         for entry in resources
@@ -66,7 +66,7 @@ def needs(resources: Iterable[Resource]) -> dict[str, list[str]]:
 
 
 def problem(graph: Needs) -> str:
-    """Return what is wrong with an order: a key that needs an unknown one, or a cycle; empty when nothing is."""
+    """Return the problem of a dependency graph: an unknown key or a cycle; empty if it has none."""
     for key, required_keys in graph.items():
         for required_key in required_keys:
             if required_key not in graph:

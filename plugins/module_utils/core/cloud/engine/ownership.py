@@ -37,7 +37,7 @@ class Owners:
         return {key: owner_labels[key] for key in self.keys if key in owner_labels}
 
     def conflict(self, kind: Kind, title: str, actual: Mapping[str, Any], desired: Mapping[str, Any]) -> str:
-        """Return why an object is not ours: a sentence, empty when it is, or when its kind has no owner.
+        """Return the reason why this fleet does not own an object; empty if it does, or if the kind has no owner.
 
         `title`: the object in messages. `desired`: its body.
         """

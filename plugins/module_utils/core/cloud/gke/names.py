@@ -51,7 +51,7 @@ def key_secret(name: str) -> str:
 
 
 def labels(cluster: str, fleet: str) -> dict[str, str]:
-    """Return what everything in Google Cloud carries that is made for the GKE cluster of that name there."""
+    """Return the labels of all Google Cloud objects that are created for the GKE cluster of that name."""
     return {CLUSTER_LABEL: cluster, MANAGED_BY_LABEL: MANAGED_BY, FLEET_LABEL: label_value(fleet)}
 
 

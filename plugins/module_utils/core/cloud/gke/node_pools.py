@@ -42,7 +42,7 @@ def node_pool(pool: Mapping[str, Any], labels: Mapping[str, str], version: str, 
     if upgrade:
         node_pool_body["upgradeSettings"] = upgrade
     if pool.get("flexStart"):
-        # "Flex-start VMs": nodes come where there are any, and are not repaired as they end by themselves.
+        # Flex-start VMs start in any zone with capacity, and cannot be repaired because they have a fixed lifetime.
         node_pool_body["autoscaling"]["locationPolicy"] = "ANY"
         node_pool_body["management"] = {"autoRepair": False, "autoUpgrade": True}
     if pool.get("placementPolicy"):
@@ -54,8 +54,8 @@ def node_pool(pool: Mapping[str, Any], labels: Mapping[str, str], version: str, 
 
 
 def initial(pool: Mapping[str, Any], account: str) -> dict[str, Any]:
-    """Return what a pool is created with where the manifest leaves it open. GKE changes none of it later, so a pool
-    that exists keeps what it has. `account`: the service account of its nodes, empty when the manifest names one."""
+    """Return the initial settings of a pool that the manifest does not set. GKE cannot change them later, so existing
+    pools keep theirs. `account`: the service account of its nodes, empty when the manifest names one."""
     config: dict[str, Any] = {"serviceAccount": account} if account else {}
     if not pool.get("shieldedInstanceConfig"):
         config["shieldedInstanceConfig"] = {"enableSecureBoot": True, "enableIntegrityMonitoring": True}

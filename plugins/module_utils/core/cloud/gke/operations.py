@@ -20,7 +20,7 @@ _CODES = (
 
 
 def path(resource: Mapping[str, Any], operation: Operation) -> str:
-    """Return where an operation on an object is read, below the base URL of its service."""
+    """Return the path of an operation on an object, below the base URL of its service."""
     service = EVERY[resource["kind"]].service
     name = str(operation["name"])
     if service == "container":
@@ -31,7 +31,7 @@ def path(resource: Mapping[str, Any], operation: Operation) -> str:
 
 
 def of(resource: Mapping[str, Any], operations: Iterable[Operation]) -> list[Operation]:
-    """Those of operations of Compute Engine that are about an object, and are not over."""
+    """Return the unfinished operations of Compute Engine on an object."""
     target = f"/{resource['parent']}/{EVERY[resource['kind']].collection}/{resource['name']}"
     return [
         operation
@@ -51,7 +51,7 @@ def done(operation: Operation) -> bool:
 
 
 def errors(operation: Operation) -> list[tuple[str, str]]:
-    """Return what went wrong in an operation: codes and messages; none when it went well."""
+    """Return the errors of an operation: codes and messages; empty if it succeeded."""
     error = operation.get("error")
     if not error:
         return []
@@ -61,7 +61,7 @@ def errors(operation: Operation) -> list[tuple[str, str]]:
 
 
 def causes(actual: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return why a cluster or node pool works in part or not at all: codes and messages of its conditions, else its
+    """Return the causes of a degraded or failed cluster or node pool: codes and messages of its conditions, else its
     message. Older codes of a condition are in `code`, newer ones in `canonicalCode`."""
     condition_causes = []
     for condition in actual.get("conditions") or ():

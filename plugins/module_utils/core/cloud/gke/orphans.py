@@ -97,12 +97,12 @@ class Thing:
 
     @property
     def title(self) -> str:
-        """As people call it, with where it is."""
+        """Return the title and location, for messages."""
         return f"{EVERY[self.kind].title} {self.name}{'' if self.place == 'global' else f' in {self.place}'}"
 
     @property
     def resource(self) -> Resource:
-        """As an entry of a plan."""
+        """Return the entry of a plan."""
         return {"key": self.path, "kind": self.kind, "name": self.name, "parent": self.parent, "body": {}, "needs": []}
 
     @property
@@ -123,14 +123,14 @@ class Thing:
 
 @dataclass(frozen=True)
 class Where:
-    """The cluster, and its network and subnetwork by their paths. `gone`: whether the cluster is deleted."""
+    """The cluster, and its network and subnetwork by their paths. `is_gone`: whether the cluster is deleted."""
 
     project: str
     region: str
     cluster: str
     network: str
     subnetwork: str
-    gone: bool
+    is_gone: bool
 
     def holds(self, thing: Thing) -> bool:
         """Return whether something is in the network of the cluster."""
@@ -168,7 +168,7 @@ class Listing:
         return EVERY[self.kind].service
 
     def things(self, answer: Wire) -> Iterator[Thing]:
-        """Those of a page."""
+        """Return the things of a page."""
         scopes = answer.get("items") or {} if self.aggregated else {"": answer}
         for scope in scopes.values():
             for body in scope.get(self.field) or ():
@@ -199,7 +199,7 @@ def unreachable(listing: Listing, answer: Wire, where: Where) -> str:
 
 
 def sort(things: Iterable[Thing], where: Where, network: Wire) -> Found:
-    """Return what the cluster left, of all things of a project. `network`: as the API returns it; empty for none."""
+    """Return the orphans of the cluster among all things of a project. `network`: API response; empty for none."""
     relevant = [thing for thing in things if where.reaches(thing.place) or where.holds(thing)]
     cluster_things = _ours(relevant, where)
     left_lines = [
@@ -215,7 +215,7 @@ def sort(things: Iterable[Thing], where: Where, network: Wire) -> Found:
 
 
 def needs(things: Sequence[Thing]) -> dict[str, list[str]]:
-    """Return what has to be gone before each thing, by paths: what uses it. Firewall rules are the last."""
+    """Return the users of each thing, by path, which must be deleted first. Firewall rules are last."""
     paths = {thing.path for thing in things}
     return {
         thing.path: [
@@ -249,7 +249,7 @@ def _ours(listed: Sequence[Thing], where: Where) -> dict[str, Thing]:
 
 
 def _others(listed: Sequence[Thing], kind: str, ours: Mapping[str, Thing]) -> list[Thing]:
-    """Return what is in no network, and may be the cluster's by its name."""
+    """Return things outside of networks whose names match the cluster."""
     return [
         thing
         for thing in listed
@@ -267,7 +267,7 @@ def _certain(thing: Thing, where: Where) -> bool:
         return False
     if thing.kind == "filestore":
         return labels.get(_CREATED_BY) == _DRIVER and labels.get(_INSTANCE_CLUSTER, where.cluster) == where.cluster
-    return _CONTROLLERS.fullmatch(thing.name) is not None or (where.gone and _of_gke(thing))
+    return _CONTROLLERS.fullmatch(thing.name) is not None or (where.is_gone and _of_gke(thing))
 
 
 def _of_gke(thing: Thing) -> bool:
@@ -302,7 +302,7 @@ class _Names:
 
 def _keeps(thing: Thing, where: Where) -> bool:
     """Return whether something that is not the cluster's keeps its network."""
-    return where.holds(thing) and (where.gone or not _GKE.fullmatch(thing.name))
+    return where.holds(thing) and (where.is_gone or not _GKE.fullmatch(thing.name))
 
 
 def _drop_blocked(ours: dict[str, Thing], listed: Sequence[Thing]) -> list[tuple[Thing, str]]:
@@ -334,7 +334,7 @@ def _in_network(thing: Thing, where: Where) -> str:
 
 
 def _beside(network: Wire, where: Where) -> list[str]:
-    """Return what else keeps the network: subnetworks and peerings that others made in it."""
+    """Return the other users of the network: unmanaged subnetworks and peerings."""
     remnants = [
         f"subnetwork {_name(path)} in {path.split('/')[3]}"
         for path in map(_path, network.get("subnetworks") or ())

@@ -39,9 +39,9 @@ class Options:
 def plan(
     manifest: Mapping[str, Any], project: str = "", fleet: str = FLEET, options: Options | None = None
 ) -> dict[str, Any]:
-    """Return what a GKECluster (wire form) becomes, in `project` unless it says one itself.
+    """Return the plan of a GKECluster (wire form). `project`: default project.
 
-    Raises InvalidClusterError with all that is wrong with it.
+    Raises InvalidClusterError with all problems of the manifest.
     """
     chosen = options or Options()
     cluster = validation.VALIDATION.valid(manifest)
@@ -81,7 +81,7 @@ def plan(
 def _resources(
     cluster: reading.GkeCluster, project: str, name: str, labels: Mapping[str, str], email: str
 ) -> list[Resource]:
-    """Return what is made, each after what it needs."""
+    """Return the objects to create, each after its dependencies."""
     project_path, region = f"projects/{project}", f"projects/{project}/regions/{cluster.region}"
     location = f"projects/{project}/locations/{cluster.region}"
     owner = names.description(labels)

@@ -85,7 +85,7 @@ def missing_apis(plan: Wire, apis: Iterable[str]) -> list[str]:
 
 
 def judge(plan: Wire, found: Found, account: str = "", others: Sequence[Wire] = (), *, key: bool = True) -> Verdict:
-    """Return what is wrong with a plan where Google Cloud is as found, in the order of the plan.
+    """Return the problems of a plan for the observed project, in the order of the plan.
 
     `account`: who we are, as far as that is known. `others` are the ranges of other clusters of the fleet: name,
     region, cidr. `key`: whether a key of the service account is to be made. What concerns what is there already is a
@@ -140,7 +140,7 @@ def _lacks(roles: Mapping[str, Sequence[str]]) -> str:
 
 
 def _node_account(plan: Wire, found: Found, account: str) -> Iterator[Line]:
-    """Yield why nodes cannot run as the service account that the plan has for them."""
+    """Yield the reasons why nodes cannot run as the service account of the plan."""
     subject, email, who = f"project {plan['project']}", found.node_account, account or "who runs this"
     created = any(entry["name"] == email for entry in plan["resources"])
     if created and not found.node_account_there:
@@ -207,7 +207,7 @@ def _is(version: str, desired: str) -> bool:
 
 
 def _pool(plan: Wire, pool: Wire, found: Found, reserved: reservations.Judge) -> Iterator[Line]:
-    """Return what is wrong with one node pool."""
+    """Return the problems of one node pool."""
     exists = pool["name"] in found.pools
     for line in (
         *_zones(plan, pool, found),
@@ -354,7 +354,7 @@ def _reserved(found: Found) -> list[Reservation]:
 
 
 def _quotas(plan: Wire, found: Found) -> Iterator[Line]:
-    """Return what the pools take of quotas, those of all regions last."""
+    """Return the quota problems of the pools, those of global quotas last."""
     regional_account, everywhere = observed(plan, found)
     name, existing_pools = plan["object"]["name"], regional_account.pools().get(plan["name"], {})
     demands = [demand.of_pool(name, pool, regional_account, existing_pools) for pool in pools(plan)]

@@ -42,7 +42,7 @@ class NoPriceError(Exception):
 
 
 def family(machine: str) -> str:
-    """Return what the family of a machine type is called in descriptions. Raises NoPriceError."""
+    """Return the name of a machine family in SKU descriptions. Raises NoPriceError."""
     family_name = next((name for prefix, name in _FAMILIES.items() if machine.startswith(prefix)), "")
     if not family_name:
         raise NoPriceError(f"the SKUs of its family are not known; those of {', '.join(FAMILIES)} are")

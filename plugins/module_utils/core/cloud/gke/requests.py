@@ -183,7 +183,7 @@ def _machine(_actual: Found, _desired: Found, changes: Sequence[Change]) -> Iter
     """Parts of a machine go together: some machine types are only to be had with some accelerators."""
     body = {change.field.removeprefix("config."): change.after for change in changes}
     if "diskSizeGb" in body:
-        # A number of 64 bits here, and of 32 where the pool is made.
+        # This call expects a 64-bit number (JSON text), although the creation of a pool expects a 32-bit number.
         body["diskSizeGb"] = str(body["diskSizeGb"])
     yield "PUT", "", body, "replace the nodes by other machines"
 

@@ -45,7 +45,7 @@ class Judge:
         }
 
     def pool(self, pool: Wire, *, new: bool) -> Iterator[Line]:
-        """Yield what is wrong with the reservations of a pool. `new`: it takes machines that are not in use yet."""
+        """Yield the problems of the reservations of a pool. `new`: the pool needs machines that are not in use yet."""
         paths = named(pool, self._project)
         known_paths = [path for path in paths if path in self._found]
         zones = list(pool.get("locations") or ())

@@ -35,7 +35,7 @@ _KEPT = 4
 
 
 def of_project(cluster: reading.GkeCluster, project: str) -> list[Problem]:
-    """Return what is wrong with the project that a plan is for."""
+    """Return the problems of the project of a plan."""
     if not project:
         problem = "is not given, and the credentials name none"
         hint = "Write the ID of the project there, or set gke_cluster_project"
@@ -48,7 +48,7 @@ def of_project(cluster: reading.GkeCluster, project: str) -> list[Problem]:
 
 
 def of_options(labels: Mapping[str, Any]) -> list[Problem]:
-    """Return what is wrong with the options of a plan."""
+    """Return the problems of the options of a plan."""
     problems = []
     if len(labels) > _MOST_LABELS:
         problems.append(Problem(f"must be at most {_MOST_LABELS}, as Google allows 64 with those of others", "labels"))
@@ -93,7 +93,7 @@ def _claims(cluster: reading.GkeCluster) -> Iterator[str]:
 
 
 def _beside(cluster: reading.GkeCluster, that: reading.GkeCluster) -> Iterator[Problem]:
-    """Return what two clusters would both call their own. The names of networks count in all regions of a project."""
+    """Return the conflicting names of two clusters. Network names are shared by all regions of a project."""
     if (that.namespace, that.name) == (cluster.namespace, cluster.name):
         return
     if cluster.project and that.project and cluster.project != that.project:
