@@ -25,7 +25,7 @@ from .transport import LARGEST_ANSWER, Answer
 _LIST_TIMES = 10
 # And of the largest answer, what they may have in all.
 _LIST_ANSWERS = 8
-# Pages in a row without any object: servers may send some where few objects are as asked for.
+# Limit of consecutive pages without objects. Servers can send empty pages if few objects match the selectors.
 _MOST_EMPTY = 100
 _PAGE = 500
 # A Secret may have 1 MiB, and releases of Helm have much of it: a page has to stay below the largest answer.
@@ -173,7 +173,7 @@ class Client:
             return None
 
     def _object(self, answer: object, action: str) -> dict[str, Any]:
-        """Return what the server sent as an object. Raises Unreachable for something else."""
+        """Return the response of the server as an object. Raises Unreachable for other content."""
         try:
             checked_object: dict[str, Any] = with_metadata(answer)
         except NoObjectError as error:
@@ -426,7 +426,7 @@ class Client:
                 answer, _unsure = self._requester.answer(call)
                 page = self._requester.parsed(call, answer)
             except Gone:
-                # The server forgot the version that the pages are of: all at once, as client-go's pager does.
+                # The resource version of the pages expired, so list all objects at once like the pager of client-go.
                 if "limit" not in query:
                     raise
                 items, query = [], _selectors(labels, fields)

@@ -212,7 +212,7 @@ def _in_cloud(login: Login, server: str) -> Target:
 
 
 def _standard(context: str) -> Target:
-    """As kubectl without arguments: its files, else the service account of the pod that we run in."""
+    """Return the target of kubectl without arguments: its kubeconfig files, else the service account of this pod."""
     files = kubeconfig.standard_files()
     if files:
         return kubeconfig.load([kubeconfig.read_file(path) for path in files], context)

@@ -97,7 +97,7 @@ class Decisions:
         """Raise DecisionError if a decision that was read is no longer the newest, or not for others to apply."""
         newest_head = self.newest(head.generation)
         if newest_head != head:
-            # Generations begin again with 1 where all decisions were deleted meanwhile.
+            # Generations restart at 1 if all decisions were deleted, so heads are compared instead of generations.
             raise self._replaced(head.generation, newest_head)
 
     def index(self, head: Head) -> dict[str, Entry]:
@@ -108,7 +108,7 @@ class Decisions:
             raise DecisionError(f"decision {head.generation} cannot be read: {error}. {AGAIN}") from error
 
     def desired_state(self, index: Index, cluster: str) -> DesiredState:
-        """Read what a cluster should have. Raises DecisionError."""
+        """Read the desired state of a cluster. Raises DecisionError."""
         if cluster not in index:
             raise DecisionError(
                 f"the decision has no cluster {cluster}, so nothing is applied there or removed: check the name, and "

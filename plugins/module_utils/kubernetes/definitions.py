@@ -14,7 +14,7 @@ from .observe import listed
 
 
 def described(client: Client, groups: Collection[str], desired: Collection[str]) -> dict[str, dict[str, Any]]:
-    """Those of these groups, and those of these names: `group`, `kind`, `managed_by` (the label) and `objects`, which
+    """Return the CRDs with these groups or names: `group`, `kind`, `managed_by` (the label) and `objects`, which
     is -1 where no version is served and they cannot be counted. Raises ApiError."""
     definitions = {}
     for value in client.list("apiextensions.k8s.io/v1", "CustomResourceDefinition").items:
@@ -30,7 +30,7 @@ def described(client: Client, groups: Collection[str], desired: Collection[str])
 
 
 def _count(client: Client, definition: Object) -> int:
-    """Those that were made in another version are served in each."""
+    """Return the number of objects of a CRD. Any served version lists all of them."""
     spec = fields(definition, "spec")
     served = [version["name"] for version in spec.get("versions") or () if version.get("served")]
     if not served:

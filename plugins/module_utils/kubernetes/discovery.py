@@ -140,7 +140,7 @@ class Cache:
         self._write = write
 
     def load(self) -> dict[str, Served]:
-        """Return what was saved within the last hour."""
+        """Return the entries that were saved within the last hour."""
         return {api_version: parse(api_version, entry) for api_version, entry in self._read().items()}
 
     def save(self, api_version: str, served: Served) -> None:
@@ -191,7 +191,7 @@ class Cache:
 
 
 def _written(served: Served) -> list[dict[str, Any]]:
-    """As in an APIResourceList, with what is read of it only."""
+    """Return the resources of an APIResourceList, with only the fields that `parse` reads."""
     resources: list[dict[str, Any]] = []
     for resource in served.values():
         resources.append(

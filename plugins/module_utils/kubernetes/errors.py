@@ -24,7 +24,7 @@ _LONGEST = 1000
 
 
 def shown(text: str, keep: str = "") -> str:
-    """Return what a server said without secrets, and without what a terminal takes for a command."""
+    """Return the message of a server without secrets and terminal escapes."""
     return printable(masked(text), keep)
 
 

@@ -96,7 +96,7 @@ def _status(secret: Object) -> str:
 
 
 def _content(secret: Object) -> Mapping[str, Any]:
-    """Return what Helm wrote; nothing where it cannot be read, so that the release is of no chart."""
+    """Return the release that Helm stored, or an empty mapping if it is unreadable. Such a release has no chart."""
     try:
         packed = base64.b64decode(base64.b64decode(text(secret, "data", "release")))
         if packed[:2] == b"\x1f\x8b":
@@ -111,7 +111,7 @@ def _content(secret: Object) -> Mapping[str, Any]:
 
 
 def _objects(manifest: str, kinds: Collection[str]) -> Iterator[dict[str, Any]]:
-    """Of a definition no more than its name, as parsing one takes a second and its schema is not read here."""
+    """Yield the objects of a manifest. CRDs have only a name, because parsing one takes a second."""
     for document_text in re.split(r"^---.*$", manifest, flags=re.MULTILINE):
         kind = _KIND.search(document_text)
         if kind is None or kind[1] not in kinds:

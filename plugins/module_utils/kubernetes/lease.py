@@ -74,7 +74,7 @@ class Lease:
         return str(_spec(self._seen).get("holderIdentity") or "") if self._seen else ""
 
     def read_holder(self) -> str:
-        """Read who holds it now; empty for none."""
+        """Read the current holder of the lease; empty if it has none."""
         with self._lock:
             self._read()
             return self.held_by
@@ -209,7 +209,7 @@ class Lease:
         self._seen = found
 
     def _holder_since(self) -> str:
-        """Return who holds it, and since when by the clock of the holder, for people."""
+        """Return the holder as text, with the start time by the clock of the holder."""
         since = str(_spec(self._seen).get("acquireTime") or "")
         return f"{self.held_by or 'another run'}{f' since {utc(since)}' if since else ''}"
 

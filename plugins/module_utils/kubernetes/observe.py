@@ -356,8 +356,8 @@ def _trimmed(client: Client, live: Iterable[Object]) -> list[dict[str, Any]]:
 
 
 def _of_model_gateways(client: Client, cluster: ExpectedCluster, gateway: Object | None) -> list[Object | None]:
-    """Read what gateways in mode Model have to know of a cluster, and of the one that it hosts: its address, the
-    certificates of CAs, and which routes the AI gateway accepted."""
+    """Read the objects of a cluster that Model gateways depend on: the address of its gateway, CA certificates, and
+    the routes of a hosted Model gateway."""
     namespace, gateway_objects = constants.SYSTEM_NAMESPACE, list[Object | None]()
     if cluster.has_cluster_gateway:
         gateway_objects.append(client.get(*_GATEWAY, constants.CLUSTER_GATEWAY, namespace))
@@ -435,7 +435,7 @@ def _nodes(nodes: Sequence[Object]) -> Nodes:
 def _missing_from_stack(
     client: Client, cluster: ExpectedCluster, gateway: Object | None, version: str
 ) -> tuple[list[str], list[str]]:
-    """Return what the serving stack lacks, and what could not be read."""
+    """Return the missing components of the serving stack, and the read errors."""
     warnings = []
     absent = [(api_version, kind) for api_version, kind in _STACK if not client.serves(api_version, kind)]
     missing = []

@@ -82,7 +82,7 @@ def observe_fleet(
 
 
 def _key_secrets(entries: Iterable[Mapping[str, Any]]) -> list[KeySecret]:
-    """Return those of the Secrets in an observation that hold keys of callers: they are listed with their labels."""
+    """Return the Secrets with API keys in an observation. Only these Secrets are listed with labels."""
     return [KeySecret(entry["labels"], tuple(entry["keys"])) for entry in entries if "labels" in entry]
 
 

@@ -92,7 +92,7 @@ class Requester:
         self._down = False
 
     def target(self, call: Call) -> Target:
-        """Return where the requests go; resolved the first time."""
+        """Return the target of requests. The first call resolves it."""
         with self.lock:
             if self._target is None:
                 try:
@@ -164,10 +164,10 @@ class Requester:
         return set()
 
     def _without_token(self, data: bytes) -> bytes:
-        """Return what a server sent with a mask for the token that it was sent.
+        """Return the response of a server with the sent token masked.
 
-        Whatever it repeats the token in, an object, a condition or an event, may be shown or written somewhere. Short
-        ones, as passwords are, may be part of any word: those are masked in errors alone.
+        Objects, conditions and events that repeat the token might be printed or stored. Short tokens, such as
+        passwords, can be part of any word, so they are masked only in errors.
         """
         for value in self._credentials():
             if len(value) >= _LONG and value.encode() in data:

@@ -137,8 +137,8 @@ def copies(plan: Iterable[Mapping[str, Any]], cluster: str, sources: Sources) ->
 
 
 def _values(source: Mapping[str, Any], key: str, sources: Sources) -> tuple[dict[str, str], list[str], str]:
-    """Return what one entry of a plan copies, by key, and what was left out; empty with the reason when it cannot be
-    read."""
+    """Return the copied values of one entry of a plan, by key, and the omitted keys; empty with the reason if the
+    source is unreadable."""
     namespace, labels = text(source, "namespace"), fields(source, "matchLabels")
     if labels:
         return sources.labelled(namespace, labels)

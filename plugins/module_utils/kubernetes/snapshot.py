@@ -60,7 +60,7 @@ def take_snapshot(client: Client, desired: Desired, recorded_in: str = "") -> Sn
         releases=read.try_to("Secret", lambda: releases(client, time.time(), ()), []),
         definitions=read.try_to(DEFINITION, lambda: definitions(client), {}),
         recorded=read.try_to("ConfigMap", lambda: recorded(client, recorded_in), []),
-        # Where it may not be read, versions stay all the same.
+        # Without permission to read Gateways, component versions stay unchanged anyway.
         has_model_gateway=read.try_to("Gateway", lambda: has_model_gateway(client), False),
         objects=read.try_to(DEFINITION, lambda: _single(client, single_definitions(desired.planned)), {}),
         denied=denied,

@@ -46,14 +46,16 @@ def wait_ready(
 
 
 def awaited(objects: Sequence[Object], what: str) -> str:
-    """Return what is waited for, for people: "Deployment web to be ready", "12 objects to be ready"."""
+    """Return a description of the wait: "Deployment web to be ready", "12 objects to be ready"."""
     names = [f"{text(value, 'kind')} {text(value, 'metadata', 'name')}" for value in objects[:1]]
     return f"{names[0] if len(objects) == 1 else count(len(objects), 'object')} {what}"
 
 
 def summary(states: Mapping[Key, Readiness], of: int, why: str = "") -> str:
-    """Return what was seen of objects, for people: how many of them are ready, and the first that is not. `why`: what
-    keeps its pods from starting, which comes before all that a narrow terminal cuts."""
+    """Return a summary of objects as text: the number of ready objects, and the first unready object.
+
+    why: failure of the pods of that object. It precedes the object, because narrow terminals truncate the line.
+    """
     ready = sum(state.ready for state in states.values())
     key, state = next(((key, state) for key, state in states.items() if not state.ready), (None, None))
     first_state = f"{key}: {state.message or state.state}" if key and state else ""
@@ -100,7 +102,7 @@ def _wait_ready(
 
 
 def wait_gone(client: Client, objects: Mapping[Key, str], seconds: float, progress: Progress = unseen) -> set[Key]:
-    """Those of the objects (key and apiVersion) that are still there once all are gone or the time is over."""
+    """Wait until all objects (key and apiVersion) are deleted, and return those that still exist at the deadline."""
     with progress(client.name, f"{count(len(objects), 'object')} to be gone", "") as seen:
         return _wait_gone(client, objects, time.monotonic() + seconds, seen)
 
@@ -113,7 +115,7 @@ def _wait_gone(client: Client, objects: Mapping[Key, str], deadline: float, seen
             try:
                 live_keys = {Key.of(value) for value in client.list(api_version, kind, labels=OURS).items}
             except (NotServed, Forbidden):
-                # Where Secrets of all namespaces may not be read, their namespaces say so.
+                # Without permission to list all Secrets, the deletion of their namespaces is the evidence.
                 live_keys = set()
             except Unreachable:
                 continue
@@ -134,7 +136,7 @@ def _watched(
     labels: str,
     show: Callable[[Mapping[Key, Readiness]], None],
 ) -> dict[Key, Readiness]:
-    """Of one kind. A server that goes away meanwhile is asked again while there is time."""
+    """Watch the objects of one kind. An unreachable server is retried until the deadline."""
     namespaces = {key.namespace for key in keys}
     namespace = namespaces.pop() if len(namespaces) == 1 else ""
     states = {key: readiness(None) for key in keys}
@@ -180,7 +182,7 @@ def _explained(client: Client, value: Object, state: Readiness) -> Readiness:
 
 
 def _failures_of_pods(client: Client, value: Object) -> str:
-    """Return what keeps the pods of a workload from starting; "" where that is not known."""
+    """Return the failures of the pods of a workload; "" if none is known."""
     selector = _pods_of(value)
     if not selector:
         return ""

@@ -87,7 +87,7 @@ def result(value: Object, action: Action, message: str = "", **details: Any) -> 
 
 
 def refusal(error: ApiError) -> str:
-    """Return what an API server said, without values that it repeats."""
+    """Return the message of an API server, without the values that it repeats."""
     return masked(_REPEATED.sub(r"\1(not shown)", str(error)))
 
 
