@@ -99,7 +99,7 @@ class Build:
         self.plan = _plan(folder)
 
     def objects(self, cluster: str, folder: str = "") -> list[Object]:
-        """Return what a workload cluster should have, as `files` has it."""
+        """Return the desired objects of a workload cluster from `files`."""
         return self.files(cluster, folder).objects()
 
     def files(self, cluster: str, folder: str = "") -> Files:

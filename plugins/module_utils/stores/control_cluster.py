@@ -52,7 +52,7 @@ class ControlCluster:
         return [_source(value) for value in self._resources if not _is_managed(value)]
 
     def copies(self) -> list[str]:
-        """Return which resources are copies of manifests: "<kind> <namespace>/<name>"."""
+        """Return the resources that are copies of manifests: "<kind> <namespace>/<name>"."""
         return [str(_ref(value)) for value in self._resources if _is_published(value)]
 
     def applied(self, ref: Ref) -> Object | None:

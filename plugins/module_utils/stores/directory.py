@@ -211,7 +211,7 @@ class DirectoryStore:
         return texts
 
     def compare(self, before: Mapping[str, str], after: Mapping[str, str]) -> Changes:
-        """Return what has to be done to get from one set of files to another."""
+        """Return the changes between two sets of files."""
         return Changes(
             tuple(sorted(after.keys() - before.keys())),
             tuple(sorted(name for name, text in after.items() if before.get(name, text) != text)),
@@ -468,7 +468,7 @@ class _Reader:
 
     def _text(self, path: str, name: str, file: str, folder: int) -> str:
         """The text of a file, given by its path, its name in the build, and that in an open folder."""
-        # Most files are of another kind, as their names say already.
+        # The first test is cheap, and excludes most files by the kind in their name.
         is_ours = file.partition("-")[0] in _ANY_STATE and is_state(name)
         must_be_complete = is_ours and not (self._elsewhere and not name.startswith("clusters/"))
         text = _usual_text(file, folder)
@@ -679,8 +679,8 @@ def object_text(text: str) -> str:
 
 
 def object_path(top: str, value: Mapping[str, object]) -> str:
-    """Return where an object's file is below `top`. Cluster-scoped ones sort first, so that `kubectl apply -R` meets a
-    Namespace before what is in it. Names of Kubernetes objects have no characters that lead elsewhere."""
+    """Return the path of the file of an object below `top`. Cluster-scoped objects sort first, because
+    `kubectl apply -R` must create a Namespace before its objects. Object names cannot contain path separators."""
     metadata = value["metadata"]
     kind = str(value["kind"]).lower()
     name = file_name(f"{kind}-{metadata['name']}", ".yaml")  # type: ignore[index]

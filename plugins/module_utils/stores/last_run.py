@@ -112,7 +112,7 @@ class _Reader:
         self._engines: dict[str, list[api.Model]] = {}
 
     def read(self, text: str) -> api.Resource | None:
-        """Return what is in a file of the state; None where it is written otherwise, or is to be complained about."""
+        """Return the resource in a file of the state; None if the file has another format or an error."""
         head, __, after_metadata = text.partition(_METADATA)
         metadata, __, spec = after_metadata.partition(_SPEC)
         before_engines, has_engines, after_engines = spec.partition(_ENGINES)
@@ -164,7 +164,7 @@ def _mapping(key: str, lines: str) -> dict[str, Any]:
 
 
 def _resources(place: str, text: str) -> list[api.Resource]:
-    """Return what is in a file of the state. Raises StoreError."""
+    """Return the resources in a file of the state. Raises StoreError."""
     resources: list[api.Resource] = []
     read = list(documents(Source(place, text.encode())))
     if not read:

@@ -284,7 +284,7 @@ def _is_hidden_by_permissions(path: str) -> bool:
 
 
 def _hint_of_missing(path: str) -> str:
-    """Return what was probably meant by a path that does not exist, else where it ends or begins."""
+    """Return a hint for a missing path: a similar path, the missing directory, or the base of relative paths."""
     missing = _first_missing(path)
     folder, name = os.path.split(missing)
     with contextlib.suppress(OSError), os.scandir(folder or ".") as entries:

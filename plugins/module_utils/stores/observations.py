@@ -95,7 +95,7 @@ def _locked(path: str) -> Iterator[None]:
 
 
 def _document(path: str, data: bytes) -> dict[str, Any]:
-    """Return what a file of observations has, empty for none."""
+    """Return the document of a file of observations, empty if the file is missing."""
     if not data:
         return {}
     _refuse_foreign(path, data)

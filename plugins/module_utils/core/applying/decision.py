@@ -117,7 +117,7 @@ class Packed(NamedTuple):
 
 
 def packed(desired: DesiredState) -> Packed:
-    """Return what a cluster should have, as it is published."""
+    """Return the desired state of a cluster in its published form."""
     return _packed(
         {
             "objects": list(desired.objects),
@@ -130,7 +130,7 @@ def packed(desired: DesiredState) -> Packed:
 
 
 def unpacked(entry: Entry, parts: Iterable[bytes], kinds: Iterable[tuple[str, str]]) -> DesiredState:
-    """Return what the parts of a cluster contain. Raises DecisionError.
+    """Return the desired state that the parts of a cluster contain. Raises DecisionError.
 
     `kinds` (group and kind) are those that are composed for workload clusters: an object of another kind, or in a
     namespace that is not of the fleet, was not decided by a fleet, nor was another one without a namespace than those

@@ -35,7 +35,7 @@ def change(before: Object | None, after: Object | None, manager: str, subresourc
         else _UNKNOWN
     )
     if after is not None and not entries(after, "metadata", "managedFields"):
-        # It was not sent, as its namespace or kind does not exist yet: all its fields will be owned.
+        # The object was not sent because its namespace or kind does not exist yet, so this run will own all fields.
         owned = {}
     projections = [_shown(live, owned) for live in (before, after)]
     if text(after or before, "kind") == "Secret":
