@@ -75,7 +75,7 @@ class ActionModule(AsModule):  # type: ignore[misc]
         environment: dict[str, str] = {}
         self._compute_environment_string(environment)
         os.environ.update(environment)
-        # Where the connection plugin `local` starts processes, and thus modules.
+        # The connection plugin `local` starts processes, and thus modules, in this directory.
         os.chdir(self._loader.get_basedir())
         module = _module(self._task.action)
         try:
@@ -138,7 +138,7 @@ class _ModuleInProcess:
         Display().warning(self._shown(text))
 
     def log(self, text: str) -> None:
-        """Return what goes on in a long wait: seen with -v while it lasts."""
+        """Log the progress of a long wait, which -v shows immediately."""
         Display().v(self._shown(text))
 
     def show(self, text: str) -> None:

@@ -81,7 +81,7 @@ _ROLES = {
 
 
 def problems(hostvars: Any, host: Any, hosts: Any, build: bool = True, groups: Any = None) -> list[str]:
-    """Return what is wrong with the variables of a fleet."""
+    """Return the problems of the variables of a fleet."""
     from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import connections, inventory_variables
 
     if not isinstance(hostvars, Mapping) or isinstance(hosts, (str, Mapping)) or not isinstance(hosts, Iterable):
@@ -106,7 +106,7 @@ def problems(hostvars: Any, host: Any, hosts: Any, build: bool = True, groups: A
 
 @functools.cache
 def _of_roles() -> dict[str, frozenset[str]]:
-    """Return what variables of roles begin with that no one else's do, and those that the roles read."""
+    """Return the variables that roles read, by the prefix that is unique to the role."""
     from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import registry
 
     variables_by_prefix = {}

@@ -53,7 +53,7 @@ from ansible_collections.modelplane.fleet.plugins.plugin_utils.plain import plai
 
 
 def provisioned_clusters(hosts: Any, hostvars: Any, clusters: Any) -> dict[str, Any]:
-    """Return what is known of the cluster of each host whose cluster the fleet creates."""
+    """Return the description of each cluster that the fleet creates, by host."""
     from ansible_collections.modelplane.fleet.plugins.filter.connections import host_values
     from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import connections as reading
 

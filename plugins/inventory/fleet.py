@@ -358,7 +358,7 @@ def _host(same: list[Cluster]) -> dict[str, Any]:
 
 
 def _described(cluster: Cluster) -> dict[str, Any]:
-    """Return what variables, groups and the cache hold of a cluster; nothing of it is a secret."""
+    """Return the description of a cluster for variables, groups and the cache. It contains no secrets."""
     return {
         "kind": cluster.kind,
         "name": cluster.name,

@@ -256,7 +256,7 @@ def work(module: AnsibleModule) -> None:
 
 
 def _problems(module: AnsibleModule) -> list[str]:
-    """Return what the arguments lack."""
+    """Return the problems of the arguments."""
     params = module.params
     problem_lines = []
     if params["state"] in ("rotated", "revoked") and not params["callers"]:

@@ -247,7 +247,7 @@ def _of_run(params: Mapping[str, Any]) -> notification.Notification:
 
 
 def _post(params: Mapping[str, Any], number: int, hook: Mapping[str, Any], content: Mapping[str, Any]) -> str:
-    """Return why it was not posted; empty when it was."""
+    """Post a notification, and return the error, or an empty text."""
     body = notification.slack(content) if hook["format"] == "slack" else content
     headers = {str(name): str(value) for name, value in hook["headers"].items()}
     limits = {"timeout": params["timeout"], "retries": params["retries"], "ca_file": hook["ca_file"] or ""}
