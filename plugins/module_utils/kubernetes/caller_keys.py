@@ -89,10 +89,12 @@ def _read(control: Client, name: str) -> tuple[Object | None, list[Object]]:
     return live, list(key_secrets.values())
 
 
-def _check_place(request: Request, others: list[Object]) -> None:
+def _check_place(request: Request, other_secrets: list[Object]) -> None:
     """Raise KeysError for callers whose keys are in another Secret, of which gateways would accept one only."""
     secret_names = {
-        caller: text(secret, "metadata", "name") for secret in others for caller in caller_keys.ring_of(secret).callers
+        caller: text(secret, "metadata", "name")
+        for secret in other_secrets
+        for caller in caller_keys.ring_of(secret).callers
     }
     errors = [
         f"{caller} has its key in Secret {SYSTEM_NAMESPACE}/{secret_names[caller]}: name that one, or revoke it there "
@@ -104,16 +106,16 @@ def _check_place(request: Request, others: list[Object]) -> None:
         raise KeysError("\n".join(errors))
 
 
-def _write(control: Client, desired: Object, before: Object | None) -> Object:
-    if before is not None:
+def _write(control: Client, desired: Object, live: Object | None) -> Object:
+    if live is not None:
         return control.replace(desired)
     if control.get("v1", "Namespace", SYSTEM_NAMESPACE) is None:
         control.apply(system_namespace())
     return control.create(desired)
 
 
-def _sorted(one: Object | None, others: list[Object]) -> tuple[Object, ...]:
-    secrets = [*others, *([one] if one is not None else [])]
+def _sorted(secret_object: Object | None, other_secrets: list[Object]) -> tuple[Object, ...]:
+    secrets = [*other_secrets, *([secret_object] if secret_object is not None else [])]
     return tuple(sorted(secrets, key=lambda secret: text(secret, "metadata", "name")))
 
 

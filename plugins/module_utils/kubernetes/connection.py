@@ -164,31 +164,31 @@ class _Resolver:
         return kubeconfig.Text(f"{name}, key {ref.key}", decoded, trusted=False)
 
 
-def _check_sources(given: Connection) -> None:
+def _check_sources(connection: Connection) -> None:
     """Exactly one way; `server` along with a login says where the cluster is, so that no API of a cloud is asked."""
     sources = {
-        "kubeconfig": given.kubeconfig,
-        "kubeconfig_text": given.kubeconfig_text,
-        "secret": given.secret,
-        **({given.login.cloud: given.login} if given.login else {"server": given.server}),
+        "kubeconfig": connection.kubeconfig,
+        "kubeconfig_text": connection.kubeconfig_text,
+        "secret": connection.secret,
+        **({connection.login.cloud: connection.login} if connection.login else {"server": connection.server}),
     }
     source_names = [name for name, value in sources.items() if value]
     if len(source_names) > 1:
         raise AccessError(f"{' and '.join(source_names)} are given", "Give one way to reach the cluster")
-    if not source_names and not given.context and not given.standard:
+    if not source_names and not connection.context and not connection.standard:
         raise AccessError("no way to reach it is given", _HINT)
-    if given.token and source_names != ["server"]:
+    if connection.token and source_names != ["server"]:
         raise AccessError("token is given without server", "A token goes with server")
-    if given.context and (given.server or given.login):
+    if connection.context and (connection.server or connection.login):
         raise AccessError("context is given without a kubeconfig")
-    if given.ca_file and given.ca_text:
+    if connection.ca_file and connection.ca_text:
         raise AccessError("ca_file and ca_text are given", "Give one of them")
 
 
-def _authority(given: Connection) -> str:
-    if not given.ca_file:
-        return given.ca_text
-    path = Path(os.path.expanduser(given.ca_file))
+def _authority(connection: Connection) -> str:
+    if not connection.ca_file:
+        return connection.ca_text
+    path = Path(os.path.expanduser(connection.ca_file))
     try:
         certificates = path.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:

@@ -56,7 +56,7 @@ def definitions(client: Client) -> dict[str, str]:
 
 
 def _release(
-    place: tuple[str, str], revisions: Mapping[int, Object], now: float, kinds: Collection[str]
+    release_key: tuple[str, str], revisions: Mapping[int, Object], now: float, kinds: Collection[str]
 ) -> dict[str, Any]:
     latest = revisions[max(revisions)]
     labels = fields(latest, "metadata", "labels")
@@ -71,8 +71,8 @@ def _release(
         if _status(secret) == status
     ]
     return {
-        "name": place[1],
-        "namespace": place[0],
+        "name": release_key[1],
+        "namespace": release_key[0],
         "revision": max(revisions),
         "deployed_revision": worked[-1] if worked else 0,
         "status": _status(latest),
@@ -80,7 +80,7 @@ def _release(
         "chart": text(content, "chart", "metadata", "name"),
         "version": text(content, "chart", "metadata", "version"),
         "values": dict(fields(content, "config")),
-        "objects": [_placed(value, place[0]) for value in _objects(text(content, "manifest"), kinds)],
+        "objects": [_placed(value, release_key[0]) for value in _objects(text(content, "manifest"), kinds)],
     }
 
 

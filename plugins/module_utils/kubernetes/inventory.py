@@ -234,12 +234,12 @@ def is_ours(live: Object | None) -> bool:
     return text(live, "metadata", "labels", names.MANAGED_BY_LABEL) == names.MANAGED_BY
 
 
-def _readable(parts: Mapping[str, Object]) -> Inventory:
+def _readable(record_parts: Mapping[str, Object]) -> Inventory:
     """The record of others, or what can be read of it."""
     try:
-        return of_parts(text(config_map, "data", _DATA) for config_map in parts.values())[0]
+        return of_parts(text(config_map, "data", _DATA) for config_map in record_parts.values())[0]
     except InventoryError:
         readable: dict[Key, Entry] = {}
-        for config_map in parts.values():
+        for config_map in record_parts.values():
             readable.update(readable_entries(text(config_map, "data", _DATA)))
         return readable

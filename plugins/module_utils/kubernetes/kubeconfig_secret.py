@@ -83,11 +83,11 @@ def remove(control: Client, place: SecretRef, labels: Mapping[str, str], *, chec
     return Written(was_there, before=_shown(live, place.key))
 
 
-def _of_key(control: Client, place: SecretRef) -> Fixed:
+def _of_key(control: Client, reference: SecretRef) -> Fixed:
     """Return a token of the key of an account of a cloud in a Secret. Raises ApiError and AccessError."""
-    origin = f"(Secret {place.namespace}/{place.name}, key {place.key})"
+    origin = f"(Secret {reference.namespace}/{reference.name}, key {reference.key})"
     try:
-        data = base64.b64decode(text(owned_secret.read(control, place), "data", place.key), validate=True)
+        data = base64.b64decode(text(owned_secret.read(control, reference), "data", reference.key), validate=True)
         key = json.loads(data)
     except (binascii.Error, ValueError):
         key = None

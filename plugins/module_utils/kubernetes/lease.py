@@ -175,9 +175,9 @@ class Lease:
             self._read()
         return False
 
-    def _write(self, found: Object | None, *, renewed: bool, taken: bool = False) -> None:
+    def _write(self, live_lease: Object | None, *, renewed: bool, taken: bool = False) -> None:
         """Our name and the time into the Lease as it was found; raises Conflict."""
-        if found is None or (not taken and self.held_by != self.holder):
+        if live_lease is None or (not taken and self.held_by != self.holder):
             by = f"by {self.held_by}" if self.held_by else "away"
             raise Conflict(
                 f"Lease {self.namespace}/{self.name} was taken {by}",
@@ -186,13 +186,13 @@ class Lease:
                 code=409,
                 hint="Another run works on the fleet: wait for it to end",
             )
-        spec = _spec(found)
+        spec = _spec(live_lease)
         desired = {**spec, **self._ours()}
         if renewed:
             desired["acquireTime"] = spec.get("acquireTime") or desired["acquireTime"]
         else:
             desired["leaseTransitions"] = number(spec, "leaseTransitions") + 1
-        self._keep(self.client.replace({**found, "spec": desired}))
+        self._keep(self.client.replace({**live_lease, "spec": desired}))
 
     def _read(self) -> Object | None:
         live_lease = self.client.get(*_API, self.name, self.namespace)
@@ -202,11 +202,11 @@ class Lease:
             self._keep(live_lease)
         return live_lease
 
-    def _keep(self, found: Object) -> None:
+    def _keep(self, live_lease: Object) -> None:
         """Remember it, and since when it is as it is."""
-        if self._seen is None or _version(self._seen) != _version(found):
+        if self._seen is None or _version(self._seen) != _version(live_lease):
             self._seen_at = time.monotonic()
-        self._seen = found
+        self._seen = live_lease
 
     def _holder_since(self) -> str:
         """Return the holder as text, with the start time by the clock of the holder."""
@@ -296,10 +296,10 @@ def _acquire(lease: Lease, what: str, wait: float | None, progress: Progress) ->
         )
 
 
-def _spec(found: Object | None) -> Object:
-    spec = (found or {}).get("spec")
+def _spec(live_lease: Object | None) -> Object:
+    spec = (live_lease or {}).get("spec")
     return spec if isinstance(spec, dict) else {}
 
 
-def _version(found: Object) -> str:
-    return str((found.get("metadata") or {}).get("resourceVersion") or "")
+def _version(live_lease: Object) -> str:
+    return str((live_lease.get("metadata") or {}).get("resourceVersion") or "")
