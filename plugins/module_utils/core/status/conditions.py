@@ -99,19 +99,21 @@ def merge(
     return [merged[kind] for kind in sorted(merged)]
 
 
-def _merged(condition: Condition, before: Mapping[str, Any] | None, generation: int | None, now: str) -> dict[str, Any]:
-    if before is not None and condition.held:
-        return dict(before)
+def _merged(
+    condition: Condition, previous_condition: Mapping[str, Any] | None, generation: int | None, now: str
+) -> dict[str, Any]:
+    if previous_condition is not None and condition.held:
+        return dict(previous_condition)
     entry: dict[str, Any] = {"type": condition.type, "status": condition.status, "reason": condition.reason}
     if condition.message:
         entry["message"] = cut(condition.message, _MOST_CHARACTERS)
-    is_unchanged = before is not None and before.get("status") == condition.status
-    since = (text(before, "lastTransitionTime") if is_unchanged else "") or now
+    is_unchanged = previous_condition is not None and previous_condition.get("status") == condition.status
+    since = (text(previous_condition, "lastTransitionTime") if is_unchanged else "") or now
     if since:
         entry["lastTransitionTime"] = since
     if generation is not None:
         entry["observedGeneration"] = generation
-    return dict(before) if before is not None and dict(before) == entry else entry
+    return dict(previous_condition) if previous_condition is not None and dict(previous_condition) == entry else entry
 
 
 def written(conditions: Sequence[Mapping[str, Any]]) -> dict[str, Condition]:

@@ -291,13 +291,13 @@ class _Offer:
 
 
 def _shortage(
-    promise: Promise, device: Device, published: int, left: Sequence[tuple[str, tuple[str, ...]]]
+    promise: Promise, device: Device, published: int, remaining_devices: Sequence[tuple[str, tuple[str, ...]]]
 ) -> list[str]:
     """Return the reasons for missing devices of a promised kind: the remaining devices of the driver differ, are
     tainted, or there are none."""
     promises = f"class {promise.class_name} promises"
-    unequal = sorted(wrong for taint, wrong in left if wrong and not taint)
-    tainted = sorted(taint for taint, wrong in left if taint and not wrong)
+    unequal = sorted(wrong for taint, wrong in remaining_devices if wrong and not taint)
+    tainted = sorted(taint for taint, wrong in remaining_devices if taint and not wrong)
     if unequal and not tainted and published + len(unequal) >= device.count:
         nearest = min(unequal, key=lambda wrong: (len(wrong), wrong))
         alike = unequal.count(nearest)
@@ -347,9 +347,9 @@ def _differences(promised: Device, published: Object) -> tuple[str, ...]:
     return tuple(differences)
 
 
-def _by_name(device: Object, part: str, driver: str, promised: Mapping[str, Any]) -> dict[str, Any]:
+def _by_name(device: Object, field: str, driver: str, promised: Mapping[str, Any]) -> dict[str, Any]:
     """Return the promised attributes or capacities of a published device by full name."""
-    values = {"/".join(split_name(str(name), driver)): value for name, value in fields(device, part).items()}
+    values = {"/".join(split_name(str(name), driver)): value for name, value in fields(device, field).items()}
     return {name: value for name, value in values.items() if name in promised}
 
 

@@ -135,13 +135,13 @@ def inference_cluster(
 
 
 def _for_models(
-    cluster: api.InferenceCluster, observed: ObservedCluster | None, before: Mapping[str, Any]
+    cluster: api.InferenceCluster, observed: ObservedCluster | None, previous_status: Mapping[str, Any]
 ) -> dict[str, str | None]:
     """Return the fields of a cluster that Model gateways use. They are empty until its own gateway requires client
     certificates and its CA is known. Known fields are kept while the cluster is unreachable or lacks an object,
     because otherwise every route to it would be deleted."""
     field_names = ("internalAddress", "hostname", "caCertificate")
-    address, hostname, authority = (text(before, "gateway", name) for name in field_names)
+    address, hostname, authority = (text(previous_status, "gateway", name) for name in field_names)
     if observed is not None and not observed.unreachable:
         namespace = constants.SYSTEM_NAMESPACE
         bundle = observed.objects.find("ConfigMap", namespace, constants.CLUSTER_GATEWAY_CA)
@@ -154,24 +154,24 @@ def _for_models(
     return {"hostname": hostname, "internal_address": address or None, "ca_certificate": authority}
 
 
-def _with_known_nodes(pools: Sequence[GPUPool], before: Mapping[str, Any]) -> list[GPUPool]:
+def _with_known_nodes(pools: Sequence[GPUPool], previous_status: Mapping[str, Any]) -> list[GPUPool]:
     """Return the pools with the last observed number of nodes: an unreachable cluster has not lost its nodes."""
     nodes = {
         text(pool, "name"): number(pool, "observedNodes")
-        for pool in entries(before, "gpuPools")
+        for pool in entries(previous_status, "gpuPools")
         if "observedNodes" in pool
     }
     return [pool.model_copy(update={"observed_nodes": nodes.get(pool.name)}) for pool in pools]
 
 
-def _published(pools: Sequence[GPUPool] | None, before: Mapping[str, Any]) -> list[GPUPool] | None:
+def _published(pools: Sequence[GPUPool] | None, previous_status: Mapping[str, Any]) -> list[GPUPool] | None:
     """Return the pools, or the readable previous ones when they are not known."""
     if pools is not None:
         return list(pools)
-    if not isinstance(before.get("gpuPools"), list):
+    if not isinstance(previous_status.get("gpuPools"), list):
         return None
     previous = []
-    for pool in entries(before, "gpuPools"):
+    for pool in entries(previous_status, "gpuPools"):
         with contextlib.suppress(ValueError):
             previous.append(GPUPool.model_validate(pool))
     return previous
@@ -196,7 +196,7 @@ def _cluster_ready(
     missing_classes: Sequence[str],
     invalid_pool: str,
     observed: ObservedCluster | None,
-    before: Mapping[str, Any],
+    previous_status: Mapping[str, Any],
     is_declared: bool,
 ) -> Condition:
     if missing_classes:
@@ -210,17 +210,19 @@ def _cluster_ready(
         return declared(_CLUSTER, cluster.name)
     not_observed = _not_observed(cluster, observed)
     if not_observed or observed is None:
-        return hold(_CLUSTER, before, unknown(_CLUSTER, not_observed))
+        return hold(_CLUSTER, previous_status, unknown(_CLUSTER, not_observed))
     provisioned = observed.provisioned or Component(message="the cluster does not exist yet")
     if provisioned.ready:
         return Condition(_CLUSTER, "True", "ClusterRunning", cut(provisioned.message))
     return Condition(_CLUSTER, "False", "Provisioning", cut(provisioned.message) or "Waiting for the cloud")
 
 
-def _backend_ready(cluster_ready: Condition, observed: ObservedCluster | None, before: Mapping[str, Any]) -> Condition:
+def _backend_ready(
+    cluster_ready: Condition, observed: ObservedCluster | None, previous_status: Mapping[str, Any]
+) -> Condition:
     if observed is None or observed.unreachable:
         why = cut(observed.unreachable) if observed else "the cluster has not been observed"
-        return hold(_BACKEND, before, unknown(_BACKEND, why))
+        return hold(_BACKEND, previous_status, unknown(_BACKEND, why))
     if cluster_ready.status != "True":
         return Condition(_BACKEND, truth(observed.stack.ready), "WaitingForCluster", "Waiting for the cluster")
     if observed.stack.ready:
@@ -228,13 +230,15 @@ def _backend_ready(cluster_ready: Condition, observed: ObservedCluster | None, b
     return Condition(_BACKEND, "False", "Installing", cut(observed.stack.message) or "Waiting for the serving stack")
 
 
-def _declared_overall(cluster: api.InferenceCluster, cluster_ready: Condition, before: Mapping[str, Any]) -> Condition:
+def _declared_overall(
+    cluster: api.InferenceCluster, cluster_ready: Condition, previous_status: Mapping[str, Any]
+) -> Condition:
     """Return Ready, unless the manifest is not usable or its status is not Ready."""
     if cluster_ready.status == "False":
-        return ready(False, before, cluster_ready.message)
+        return ready(False, previous_status, cluster_ready.message)
     declared_conditions = (cluster.status.conditions if cluster.status else None) or ()
     if any(condition.type == "Ready" and condition.status == "False" for condition in declared_conditions):
-        return ready(False, before, "The status in its manifest is not Ready")
+        return ready(False, previous_status, "The status in its manifest is not Ready")
     return declared("Ready", cluster.name)
 
 
@@ -244,7 +248,7 @@ def _overall(
     backend_ready: Condition,
     observed: ObservedCluster | None,
     address: str,
-    before: Mapping[str, Any],
+    previous_status: Mapping[str, Any],
 ) -> Condition:
     """Return Ready: both parts are ready, and the gateway has an address.
 
@@ -253,13 +257,13 @@ def _overall(
     """
     failing = [condition.message for condition in (cluster_ready, backend_ready) if condition.status == "False"]
     if failing:
-        return ready(False, before, failing[0])
+        return ready(False, previous_status, failing[0])
     not_observed = _not_observed(cluster, observed)
     if observed is None:
-        return hold("Ready", before, unknown("Ready", not_observed))
+        return hold("Ready", previous_status, unknown("Ready", not_observed))
     if not_observed:
-        return ready(None, before, not_observed)
+        return ready(None, previous_status, not_observed)
     if not address:
         gateway = f"{constants.WORKLOAD_GATEWAY_NAMESPACE}/{constants.WORKLOAD_GATEWAY}"
-        return ready(False, before, f"Waiting for an address of Gateway {gateway}; needs a load balancer")
-    return ready(True, before, observed.unavailable_message)
+        return ready(False, previous_status, f"Waiting for an address of Gateway {gateway}; needs a load balancer")
+    return ready(True, previous_status, observed.unavailable_message)

@@ -79,11 +79,15 @@ def _before(previous: Mapping[str, Any] | None, cluster: str) -> CachePhase:
     return CachePhase("")
 
 
-def _unobserved(desired: str, before: CachePhase, latched: bool, observed: ObservedCluster | None) -> CachePhase:
-    if before.phase == "Ready" and not latched:
-        return CachePhase("Hydrating", message=f"the volume holds {before.artifact or 'something else'}, not {desired}")
-    if before.phase:
-        return before
+def _unobserved(
+    desired: str, previous_phase: CachePhase, latched: bool, observed: ObservedCluster | None
+) -> CachePhase:
+    if previous_phase.phase == "Ready" and not latched:
+        return CachePhase(
+            "Hydrating", message=f"the volume holds {previous_phase.artifact or 'something else'}, not {desired}"
+        )
+    if previous_phase.phase:
+        return previous_phase
     why = f"did not answer: {cut(observed.unreachable)}" if observed else "has not been observed"
     return CachePhase("", message=f"the cluster {why}")
 
@@ -158,32 +162,34 @@ def _clusters(count: int) -> str:
 
 
 def _artifact_ready(
-    cache: api.ModelCache, each: Mapping[str, CachePhase], done: Sequence[str], token_missing: bool
+    cache: api.ModelCache, phases_by_cluster: Mapping[str, CachePhase], done: Sequence[str], token_missing: bool
 ) -> Condition:
     kind = "ArtifactReady"
-    if token_missing and len(done) < len(each):
+    if token_missing and len(done) < len(phases_by_cluster):
         copy = token_copy(cache)
         secret = f"{copy.source_namespace}/{copy.source_name}" if copy else ""
         message = f"authSecret {secret} is missing or has no key '{copy.source_key if copy else ''}'"
         return Condition(kind, "False", _TOKEN_MISSING, message)
-    waiting = _reasons(each, "Failed", "Pending", "Hydrating", "")
-    if any(phase.phase == "Failed" for phase in each.values()):
-        return Condition(kind, "False", "Failed", _reasons(each, "Failed"))
-    if len(done) == len(each):
-        return Condition(kind, "True", "Staged", f"{artifact(cache)} is on {_clusters(len(each))}")
+    waiting = _reasons(phases_by_cluster, "Failed", "Pending", "Hydrating", "")
+    if any(phase.phase == "Failed" for phase in phases_by_cluster.values()):
+        return Condition(kind, "False", "Failed", _reasons(phases_by_cluster, "Failed"))
+    if len(done) == len(phases_by_cluster):
+        return Condition(kind, "True", "Staged", f"{artifact(cache)} is on {_clusters(len(phases_by_cluster))}")
     if done:
-        return Condition(kind, "False", "Partial", f"{len(done)} of {_clusters(len(each))} have it; {waiting}")
-    if all(not phase.phase for phase in each.values()):
+        return Condition(
+            kind, "False", "Partial", f"{len(done)} of {_clusters(len(phases_by_cluster))} have it; {waiting}"
+        )
+    if all(not phase.phase for phase in phases_by_cluster.values()):
         return unknown(kind, waiting)
     return Condition(kind, "False", "Hydrating", waiting)
 
 
-def _reasons(each: Mapping[str, CachePhase], *kinds: str) -> str:
+def _reasons(phases_by_cluster: Mapping[str, CachePhase], *kinds: str) -> str:
     """Return the messages of the first few clusters in these phases."""
     messages = [
         f"{name}: {phase.message or phase.phase or 'the cluster has not been observed'}"
         for kind in kinds
-        for name, phase in each.items()
+        for name, phase in phases_by_cluster.items()
         if phase.phase == kind
     ]
     omitted_count = len(messages) - 3

@@ -175,14 +175,18 @@ def _have_same_cause(times: Iterable[str]) -> bool:
     return any(later - moment <= _SAME_CAUSE_TIME for moment, later in pairwise(moments))
 
 
-def _engine_stalled(states: Mapping[tuple[str, int], ReplicaState], before: Mapping[str, Any]) -> Condition | None:
+def _engine_stalled(
+    states: Mapping[tuple[str, int], ReplicaState], previous_status: Mapping[str, Any]
+) -> Condition | None:
     """Return the condition EngineStalled, None if no engine ever hung."""
     if message := engine_stalls((cluster, state) for (cluster, __), state in states.items()):
         return Condition(_STALLED, "True", "EngineRestarted", message)
-    if known(before, _STALLED) is None:
+    if known(previous_status, _STALLED) is None:
         return None
     recovered = Condition(_STALLED, "False", "NoStalls", "No running pod was restarted because its engine hung")
-    return hold(_STALLED, before, recovered) if any(state.remembered for state in states.values()) else recovered
+    return (
+        hold(_STALLED, previous_status, recovered) if any(state.remembered for state in states.values()) else recovered
+    )
 
 
 def _leaving_message(number: int) -> str:
@@ -229,17 +233,17 @@ def _overall(
     missing: str,
     states: Mapping[tuple[str, int], ReplicaState],
     unready_endpoints: Sequence[str],
-    before: Mapping[str, Any],
+    previous_status: Mapping[str, Any],
 ) -> Condition:
     """Return Ready: at least one replica exists, and all existing replicas serve. `missing`: message about unscheduled
     replicas."""
     if scheduled.reason == "InvalidNodeSelector" or not states:
-        return ready(False, before, scheduled.message)
+        return ready(False, previous_status, scheduled.message)
     if serving.status != "True":
-        return ready({"False": False}.get(serving.status), before, serving.message)
+        return ready({"False": False}.get(serving.status), previous_status, serving.message)
     if unready_endpoints:
-        return ready(False, before, f"Waiting for ModelEndpoint {listed(unready_endpoints)}")
-    return ready(True, before, missing)
+        return ready(False, previous_status, f"Waiting for ModelEndpoint {listed(unready_endpoints)}")
+    return ready(True, previous_status, missing)
 
 
 def _cache_resolved(deployment: api.ModelDeployment, cache: CacheState) -> Condition:

@@ -61,7 +61,7 @@ def _routing(
     desired: Sequence[Object],
     observed: Objects | None,
     endpoints: Mapping[str, str],
-    before: Mapping[str, Any],
+    previous_status: Mapping[str, Any],
     is_declared: bool,
     has_address: bool,
     conflict: str,
@@ -76,7 +76,7 @@ def _routing(
     if is_declared:
         return Condition(_ROUTING, "True", "RouteAccepted", joined(declared_message(cluster), unused))
     if observed is None:
-        return hold(_ROUTING, before, unknown(_ROUTING, f"cluster {cluster} has not been observed"))
+        return hold(_ROUTING, previous_status, unknown(_ROUTING, f"cluster {cluster} has not been observed"))
     if conflict:
         return Condition(_ROUTING, "False", "PolicyConflict", conflict)
     seen = observed.like(composed)

@@ -117,7 +117,7 @@ def _routing(
     routes: Sequence[Object],
     gateway: str,
     control: Objects | None,
-    before: Mapping[str, Any],
+    previous_status: Mapping[str, Any],
 ) -> Condition:
     usable = any(member.usable for member in resolution.members)
     if not routes and not gateway:
@@ -130,7 +130,7 @@ def _routing(
         answer = "requests are answered with 503" if routes else "its route is withheld until one is"
         return Condition(_ROUTING, "False", "Configuring", f"{none}; {answer}")
     if control is None:
-        return hold(_ROUTING, before, unknown(_ROUTING, "the control cluster has not been observed"))
+        return hold(_ROUTING, previous_status, unknown(_ROUTING, "the control cluster has not been observed"))
     waiting = [text(route, "metadata", "name") for route in routes if not _is_accepted(control.like(route))]
     if waiting or not routes:
         address = "" if gateway else "; the gateway has no address yet"
