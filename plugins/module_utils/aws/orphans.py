@@ -290,9 +290,11 @@ class Sweep:
                 raise
         self._report(balancer.orphan)
 
-    def _interfaces_gone(self, found: Found) -> PollResult:
+    def _interfaces_gone(self, orphans_found: Found) -> PollResult:
         """Delete the interfaces that nothing uses any more, and return which are still used."""
-        idle, pending, _foreign = self._sorted(self._interfaces(), found.other_balancers, gone=found.is_gone)
+        idle, pending, _foreign = self._sorted(
+            self._interfaces(), orphans_found.other_balancers, gone=orphans_found.is_gone
+        )
         for interface in idle:
             orphan = _interface(interface)
             call = partial(self._account.client("ec2").delete_network_interface, NetworkInterfaceId=orphan.id)
@@ -305,11 +307,11 @@ class Sweep:
             f"still there: {interface_names}" if interface_names else "no network interface is left", done=not pending
         )
 
-    def _target_groups_gone(self, found: Found) -> PollResult:
+    def _target_groups_gone(self, orphans_found: Found) -> PollResult:
         elbv2 = self._account.client("elbv2")
         remaining = [
             name
-            for arn, name in sorted(found.target_groups.items())
+            for arn, name in sorted(orphans_found.target_groups.items())
             if not self._deleted(
                 _target_group(arn, name), partial(elbv2.delete_target_group, TargetGroupArn=arn), "TargetGroupNotFound"
             )
@@ -318,13 +320,13 @@ class Sweep:
             f"still used: {', '.join(remaining)}" if remaining else "no target group is left", done=not remaining
         )
 
-    def _groups_gone(self, found: Found) -> PollResult:
+    def _groups_gone(self, orphans_found: Found) -> PollResult:
         """Delete security groups, after rules of the cluster's other groups that refer to them."""
         ec2 = self._account.client("ec2")
-        owned = {owned_group["GroupId"] for owned_group in found.every_group if self._owned(owned_group)}
+        owned = {owned_group["GroupId"] for owned_group in orphans_found.every_group if self._owned(owned_group)}
         live_groups = self._groups()
         used_groups = []
-        for group in found.groups:
+        for group in orphans_found.groups:
             name = group["GroupId"]
             if name not in {owned_group["GroupId"] for owned_group in live_groups}:
                 continue
