@@ -90,7 +90,7 @@ class AccountKeys:
         return True
 
     def _replace(
-        self, place: Place, live: Object | None, labels: Mapping[str, str], keys: Sequence[Key], stored: str
+        self, key_place: Place, live: Object | None, labels: Mapping[str, str], keys: Sequence[Key], stored: str
     ) -> str:
         """Make a new key, keep it in the Secret, and delete the others."""
         previous_key = {"key": stored} if live is not None else None
@@ -102,7 +102,7 @@ class AccountKeys:
         self._delete_all(oldest[: max(len(oldest) - _LIMIT + 1, 0)])
         new_key = self._make()
         try:
-            owned_secret.write(place.control, place.secret, labels, self._content(new_key), live)
+            owned_secret.write(key_place.control, key_place.secret, labels, self._content(new_key), live)
         except (ApiError, GoogleError):
             # The private key was not stored, so the key is useless.
             with contextlib.suppress(GoogleError):

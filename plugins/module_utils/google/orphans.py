@@ -168,10 +168,10 @@ class Sweep:
     def _report(self, thing: Thing) -> None:
         self._changes.record(thing.title, {"path": thing.path}, None)
 
-    def _without_volumes(self, found: Found, where: Where) -> Found:
+    def _without_volumes(self, orphans_found: Found, where: Where) -> Found:
         """Return the orphans without objects that contain data."""
-        left_lines, deletable = list(found.left_alone), []
-        for thing in found.ours:
+        left_lines, deletable = list(orphans_found.left_alone), []
+        for thing in orphans_found.ours:
             if thing.kind not in orphans.VOLUMES:
                 deletable.append(thing)
                 continue
@@ -180,7 +180,7 @@ class Sweep:
                 left_lines.append(f"{line}, and so does the network. Delete it when it is no longer needed")
             else:
                 self._changes.warnings.append(f"{line}. Delete it when it is no longer needed")
-        return Found(tuple(deletable), tuple(left_lines), found.kept)
+        return Found(tuple(deletable), tuple(left_lines), orphans_found.kept)
 
     def _path(self, kind: str) -> str:
         """Return the path of an object of the plan, from its project on."""
