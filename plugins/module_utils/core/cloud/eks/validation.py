@@ -146,7 +146,7 @@ def _directly(cluster: reading.EksCluster) -> str:
     )
 
 
-def _of_names(cluster: reading.EksCluster, others: Sequence[reading.EksCluster]) -> Iterator[Problem]:
+def _of_names(cluster: reading.EksCluster, other_clusters: Sequence[reading.EksCluster]) -> Iterator[Problem]:
     name = cluster.name
     if "." in name:
         yield Problem(
@@ -169,7 +169,7 @@ def _of_names(cluster: reading.EksCluster, others: Sequence[reading.EksCluster])
             short_value(name),
             "Choose a shorter name",
         )
-    for other_cluster in others:
+    for other_cluster in other_clusters:
         yield from _beside(cluster, other_cluster)
 
 
@@ -332,8 +332,8 @@ def _of_pools(cluster: reading.EksCluster) -> Iterator[Problem]:
         )
 
 
-def _rules(cluster: reading.EksCluster, others: Sequence[reading.EksCluster]) -> Iterator[Problem]:
-    yield from _of_names(cluster, others)
+def _rules(cluster: reading.EksCluster, other_clusters: Sequence[reading.EksCluster]) -> Iterator[Problem]:
+    yield from _of_names(cluster, other_clusters)
     yield from _of_place(cluster)
     yield from _of_addresses(cluster)
     yield from _of_networking_zones(cluster)

@@ -232,28 +232,28 @@ def needs(things: Sequence[Thing]) -> dict[str, list[str]]:
     }
 
 
-def _ours(listed: Sequence[Thing], where: Where) -> dict[str, Thing]:
-    owned = {thing.path: thing for thing in listed if _certain(thing, where)}
+def _ours(relevant: Sequence[Thing], where: Where) -> dict[str, Thing]:
+    owned = {thing.path: thing for thing in relevant if _certain(thing, where)}
     names = _Names.of(owned.values())
     for kind, beneath in _BENEATH.items():
-        for thing in _others(listed, kind, owned):
+        for thing in _others(relevant, kind, owned):
             under = [path for path in thing.needs if _kind(path) in beneath]
             if names.have(thing) or (under and all(path in owned for path in under)):
                 owned[thing.path] = thing
     for kind in (*_CHECKS, "address"):
-        for thing in _others(listed, kind, owned):
-            users = {user.path for user in listed if thing.path in user.needs} | thing.users
+        for thing in _others(relevant, kind, owned):
+            users = {user.path for user in relevant if thing.path in user.needs} | thing.users
             if names.have(thing) or (users and users <= owned.keys()):
                 owned[thing.path] = thing
     return owned
 
 
-def _others(listed: Sequence[Thing], kind: str, ours: Mapping[str, Thing]) -> list[Thing]:
+def _others(relevant: Sequence[Thing], kind: str, cluster_things: Mapping[str, Thing]) -> list[Thing]:
     """Return things outside of networks whose names match the cluster."""
     return [
         thing
-        for thing in listed
-        if thing.kind == kind and thing.path not in ours and _CONTROLLERS.fullmatch(thing.name)
+        for thing in relevant
+        if thing.kind == kind and thing.path not in cluster_things and _CONTROLLERS.fullmatch(thing.name)
     ]
 
 
@@ -305,23 +305,23 @@ def _keeps(thing: Thing, where: Where) -> bool:
     return where.holds(thing) and (where.is_gone or not _GKE.fullmatch(thing.name))
 
 
-def _drop_blocked(ours: dict[str, Thing], listed: Sequence[Thing]) -> list[tuple[Thing, str]]:
+def _drop_blocked(cluster_things: dict[str, Thing], relevant: Sequence[Thing]) -> list[tuple[Thing, str]]:
     """Takes out what others use, and says so."""
     dropped: list[tuple[Thing, str]] = []
     while True:
         users = {
             thing.path: min(
-                (thing.users - ours.keys())
-                | {user.path for user in listed if user.path not in ours and thing.path in user.needs},
+                (thing.users - cluster_things.keys())
+                | {user.path for user in relevant if user.path not in cluster_things and thing.path in user.needs},
                 default="",
             )
-            for thing in ours.values()
+            for thing in cluster_things.values()
         }
-        blocked = [thing for thing in ours.values() if users[thing.path]]
+        blocked = [thing for thing in cluster_things.values() if users[thing.path]]
         if not blocked:
             return dropped
         for thing in blocked:
-            del ours[thing.path]
+            del cluster_things[thing.path]
             line = (
                 f"{thing.title} is used by {users[thing.path]}, which is not of this cluster, so it stays. Delete what "
                 "uses it, or take it out of there"

@@ -139,7 +139,7 @@ def _has_nat(cluster: reading.GkeCluster) -> bool:
     return cluster.settings.private_nodes and cluster.settings.cloud_nat
 
 
-def _router(name: str, region: str, inside: str, owner: str) -> Resource:
+def _router(name: str, region: str, project_path: str, owner: str) -> Resource:
     """Return the router of the network, with a NAT for all that has no address of its own."""
     nat = {
         "name": "nat",
@@ -149,26 +149,26 @@ def _router(name: str, region: str, inside: str, owner: str) -> Resource:
         "enableDynamicPortAllocation": True,
         "enableEndpointIndependentMapping": False,
     }
-    body = {"description": owner, "network": f"{inside}/global/networks/{name}", "nats": [nat]}
+    body = {"description": owner, "network": f"{project_path}/global/networks/{name}", "nats": [nat]}
     return _entry("router", "router", name, region, body, ("network",))
 
 
-def _fleet_account(cluster: reading.GkeCluster, email: str, inside: str, owner: str) -> Iterator[Resource]:
+def _fleet_account(cluster: reading.GkeCluster, email: str, project_path: str, owner: str) -> Iterator[Resource]:
     """Yield the service account by which the fleet logs in to the cluster, and its right."""
     body = {"displayName": _display_name(cluster.name), "description": owner}
-    yield _entry("service-account", "service-account", email, inside, body)
+    yield _entry("service-account", "service-account", email, project_path, body)
     right = {"role": ROLE, "member": f"serviceAccount:{email}"}
-    yield _entry("iam-member", "iam-member", f"{ROLE} of {email}", inside, right, ("service-account",))
+    yield _entry("iam-member", "iam-member", f"{ROLE} of {email}", project_path, right, ("service-account",))
 
 
-def _node_account(cluster: reading.GkeCluster, email: str, inside: str, owner: str) -> Iterator[Resource]:
+def _node_account(cluster: reading.GkeCluster, email: str, project_path: str, owner: str) -> Iterator[Resource]:
     """Yield the service account of nodes, and its rights in the project."""
     body = {"displayName": f"Nodes of GKECluster {cluster.name}"[:100], "description": owner}
-    yield _entry("node-service-account", "service-account", email, inside, body)
+    yield _entry("node-service-account", "service-account", email, project_path, body)
     for role in NODE_ROLES:
         right = {"role": role, "member": f"serviceAccount:{email}"}
         key = f"node-iam-member-{role.rpartition('.')[2].lower()}"
-        yield _entry(key, "iam-member", f"{role} of {email}", inside, right, ("node-service-account",))
+        yield _entry(key, "iam-member", f"{role} of {email}", project_path, right, ("node-service-account",))
 
 
 def _entry(
@@ -185,10 +185,10 @@ def _entry(
     return resource(key, kind, name, parent, {**name_field, **body}, needs, initial)
 
 
-def _subnetwork(cluster: reading.GkeCluster, inside: str, name: str, owner: str) -> dict[str, Any]:
+def _subnetwork(cluster: reading.GkeCluster, project_path: str, name: str, owner: str) -> dict[str, Any]:
     return {
         "description": owner,
-        "network": f"{inside}/global/networks/{name}",
+        "network": f"{project_path}/global/networks/{name}",
         "ipCidrRange": cluster.node_cidr,
         # What private nodes reach without the NAT: images in Artifact Registry, models in Cloud Storage.
         "privateIpGoogleAccess": True,

@@ -106,8 +106,8 @@ def _enabled_by(plan: Wire) -> list[str]:
     return [entry["name"] for entry in plan["resources"] if entry["kind"] == "service"]
 
 
-def _apis(plan: Wire, found: Found) -> Iterator[Line]:
-    missing = missing_apis(plan, found.apis) if found.apis is not None else []
+def _apis(plan: Wire, facts: Found) -> Iterator[Line]:
+    missing = missing_apis(plan, facts.apis) if facts.apis is not None else []
     if missing:
         yield Line(
             f"project {plan['project']}: APIs are not enabled: {', '.join(missing)}. Run: gcloud services enable "
@@ -115,18 +115,18 @@ def _apis(plan: Wire, found: Found) -> Iterator[Line]:
         )
 
 
-def _rights(plan: Wire, found: Found, account: str, *, key: bool) -> Iterator[Line]:
-    if found.permissions is None:
+def _rights(plan: Wire, facts: Found, account: str, *, key: bool) -> Iterator[Line]:
+    if facts.permissions is None:
         return
-    granted = set(found.permissions)
-    if found.apis is not None and found.apis >= set(_enabled_by(plan)):
+    granted = set(facts.permissions)
+    if facts.apis is not None and facts.apis >= set(_enabled_by(plan)):
         granted.add(rights.ENABLING)
     if not key:
         granted.update(rights.MAKING[rights.KEYS])
     subject, who = f"project {plan['project']}", account or "who runs this"
     making, removing = rights.lacking(rights.MAKING, granted), rights.lacking(rights.REMOVING, granted)
     if making:
-        yield Line(f"{subject}: {who} {_lacks(making)}", problem=not found.version)
+        yield Line(f"{subject}: {who} {_lacks(making)}", problem=not facts.version)
     # Roles that are to be given anyway are named once.
     removing = {role: permissions for role, permissions in removing.items() if role not in making}
     if removing:
@@ -139,28 +139,28 @@ def _lacks(roles: Mapping[str, Sequence[str]]) -> str:
     return f"may not: {', '.join(permissions)}. Give it {give}, or one of your own that has these permissions"
 
 
-def _node_account(plan: Wire, found: Found, account: str) -> Iterator[Line]:
+def _node_account(plan: Wire, facts: Found, account: str) -> Iterator[Line]:
     """Yield the reasons why nodes cannot run as the service account of the plan."""
-    subject, email, who = f"project {plan['project']}", found.node_account, account or "who runs this"
+    subject, email, who = f"project {plan['project']}", facts.node_account, account or "who runs this"
     created = any(entry["name"] == email for entry in plan["resources"])
-    if created and not found.node_account_there:
-        if found.permissions is not None and rights.ACTING not in found.permissions:
+    if created and not facts.node_account_there:
+        if facts.permissions is not None and rights.ACTING not in facts.permissions:
             yield Line(
                 f"{subject}: {who} may not have nodes run as {email}, which is created with the cluster. Give it the "
                 "role roles/iam.serviceAccountUser in the project, or set nodeServiceAccount to an account on which it "
                 "has that role",
-                problem=not found.version,
+                problem=not facts.version,
             )
-    elif not found.node_account_there:
+    elif not facts.node_account_there:
         yield Line(
             f"{subject}: the service account {email}, which nodes run as, does not exist. {_undelete(plan)}",
-            problem=not found.version,
+            problem=not facts.version,
         )
-    elif not found.may_act_as_it:
+    elif not facts.may_act_as_it:
         yield Line(
             f"{subject}: {who} may not have nodes run as {email}. Give it the role roles/iam.serviceAccountUser on "
             "that service account",
-            problem=not found.version,
+            problem=not facts.version,
         )
 
 
@@ -173,24 +173,24 @@ def _undelete(plan: Wire) -> str:
     )
 
 
-def _region(plan: Wire, found: Found) -> Iterator[Line]:
+def _region(plan: Wire, facts: Found) -> Iterator[Line]:
     region = plan["region"]
-    if found.zones is None or zones_of(region, found.zones):
+    if facts.zones is None or zones_of(region, facts.zones):
         return
-    hint = nearest_key(region, {zone.rpartition("-")[0] for zone in found.zones})
+    hint = nearest_key(region, {zone.rpartition("-")[0] for zone in facts.zones})
     yield Line(f"spec.region: there is no region {region} in Google Cloud for project {plan['project']}. {hint}")
 
 
-def _version(plan: Wire, found: Found) -> Iterator[Line]:
+def _version(plan: Wire, facts: Found) -> Iterator[Line]:
     desired = plan["version"]
-    if found.versions is None or (found.version and compare.version(found.version, desired)):
+    if facts.versions is None or (facts.version and compare.version(facts.version, desired)):
         return
-    if any(_is(offered, desired) for offered in found.versions):
+    if any(_is(offered, desired) for offered in facts.versions):
         return
     minor = ".".join(desired.split(".")[:2])
     # What manifests have room for: without `-gke.1000`.
-    near = {offered.partition("-")[0] for offered in found.versions if _is(offered, minor)}
-    versions = near or {".".join(offered.split(".")[:2]) for offered in found.versions}
+    near = {offered.partition("-")[0] for offered in facts.versions if _is(offered, minor)}
+    versions = near or {".".join(offered.split(".")[:2]) for offered in facts.versions}
     yield Line(
         f"spec.kubernetesVersion: GKE does not offer Kubernetes {desired} on the channel {CHANNEL} in {plan['region']}"
         f". It offers {', '.join(sorted(versions, key=numbers))}"
@@ -206,34 +206,34 @@ def _is(version: str, desired: str) -> bool:
 # Node pools
 
 
-def _pool(plan: Wire, pool: Wire, found: Found, reserved: reservations.Judge) -> Iterator[Line]:
+def _pool(plan: Wire, pool: Wire, facts: Found, reserved: reservations.Judge) -> Iterator[Line]:
     """Return the problems of one node pool."""
-    exists = pool["name"] in found.pools
+    exists = pool["name"] in facts.pools
     for line in (
-        *_zones(plan, pool, found),
-        *_machine(plan, pool, found),
-        *_offered(plan, pool, found),
+        *_zones(plan, pool, facts),
+        *_machine(plan, pool, facts),
+        *_offered(plan, pool, facts),
         *reserved.pool(pool, new=not exists),
     ):
         yield Line(f"node pool {pool['name']}: {line.text}", line.problem and not exists)
 
 
-def _zones(plan: Wire, pool: Wire, found: Found) -> Iterator[Line]:
-    if found.zones is None:
+def _zones(plan: Wire, pool: Wire, facts: Found) -> Iterator[Line]:
+    if facts.zones is None:
         return
-    region_zones = zones_of(plan["region"], found.zones)
+    region_zones = zones_of(plan["region"], facts.zones)
     for zone in pool.get("locations") or ():
         if zone not in region_zones:
             problem = f"zone {zone} does not exist in {plan['region']}, or is not up"
             yield Line(f"{problem}. {nearest_key(zone, region_zones)}")
 
 
-def _machine(plan: Wire, pool: Wire, found: Found) -> Iterator[Line]:
+def _machine(plan: Wire, pool: Wire, facts: Found) -> Iterator[Line]:
     """The machine type is there, and is one for what runs on it."""
     kind = machine_type(pool)
-    if kind not in found.machines:
+    if kind not in facts.machines:
         return
-    machine = _any(found.machines, kind)
+    machine = _any(facts.machines, kind)
     if machine is None:
         yield Line(f"there is no machine type {kind} in {plan['region']}. Check it for a typing error, and the region")
         return
@@ -253,26 +253,26 @@ def _machine(plan: Wire, pool: Wire, found: Found) -> Iterator[Line]:
         yield Line(f"{kind} comes with GPUs, and the pool has none. Take another machine type, or make its role GPU")
 
 
-def _offered(plan: Wire, pool: Wire, found: Found) -> Iterator[Line]:
+def _offered(plan: Wire, pool: Wire, facts: Found) -> Iterator[Line]:
     """The zones have the machine type and the accelerators. A pool that names no zones needs one that has them: those
     that GKE chooses are not known before."""
-    region_zones = zones_of(plan["region"], found.zones or ())
-    pool_zones = [zone for zone in pool.get("locations") or () if found.zones is None or zone in region_zones]
-    machine = _any(found.machines, machine_type(pool))
-    having = {machine_type(pool): sorted(found.machines[machine_type(pool)])} if machine else {}
+    region_zones = zones_of(plan["region"], facts.zones or ())
+    pool_zones = [zone for zone in pool.get("locations") or () if facts.zones is None or zone in region_zones]
+    machine = _any(facts.machines, machine_type(pool))
+    having = {machine_type(pool): sorted(facts.machines[machine_type(pool)])} if machine else {}
     if not _built_in(machine or {}):
-        having |= {gpu: sorted(found.accelerators[gpu]) for gpu, __ in gpus(pool) if gpu in found.accelerators}
+        having |= {gpu: sorted(facts.accelerators[gpu]) for gpu, __ in gpus(pool) if gpu in facts.accelerators}
     for kind, zones in having.items():
         missing = not_offered(kind, pool_zones, zones, plan["region"])
         if missing:
             yield Line(". ".join(missing))
-    yield from _cards(pool, found)
+    yield from _cards(pool, facts)
 
 
-def _cards(pool: Wire, found: Found) -> Iterator[Line]:
+def _cards(pool: Wire, facts: Found) -> Iterator[Line]:
     """No more accelerators than a machine takes."""
     for gpu, count in gpus(pool):
-        kind = _any(found.accelerators, gpu)
+        kind = _any(facts.accelerators, gpu)
         max_cards = int((kind or {}).get("maximumCardsPerInstance") or count)
         if count > max_cards:
             yield Line(
@@ -322,11 +322,11 @@ def observed(plan: Wire, found: Found) -> list[Account]:
     return [regional_account.model_copy(update={"quotas": quotas}), everywhere]
 
 
-def _limits(found: Found, place: str) -> list[Quota]:
+def _limits(facts: Found, place: str) -> list[Quota]:
     """Return the quotas of a region that node pools may count against, or of all regions together."""
     return [
-        Quota(code=metric, limit=int(limit), used=int(used), observed=found.day)
-        for metric, (limit, used) in sorted(found.quotas.get(place, {}).items())
+        Quota(code=metric, limit=int(limit), used=int(used), observed=facts.day)
+        for metric, (limit, used) in sorted(facts.quotas.get(place, {}).items())
         if (metric == demand.ALL_GPUS) == (place == EVERYWHERE) and limit >= 0
     ]
 
@@ -337,7 +337,7 @@ def _offering(kind: str, zones: Mapping[str, Wire], day: str) -> Offering:
     return Offering(machine=kind, vcpus=vcpus, zones=sorted(zones), observed=day)
 
 
-def _reserved(found: Found) -> list[Reservation]:
+def _reserved(facts: Found) -> list[Reservation]:
     return [
         Reservation(
             id=path,
@@ -346,26 +346,26 @@ def _reserved(found: Found) -> list[Reservation]:
             state=str(reservation.get("status") or ""),
             total=reservations.usable(reservation),
             free=max(reservations.usable(reservation) - reservations.in_use(reservation), 0),
-            observed=found.day,
+            observed=facts.day,
         )
-        for path, by_zone in sorted(found.reservations.items())
+        for path, by_zone in sorted(facts.reservations.items())
         for zone, reservation in sorted(by_zone.items())
     ]
 
 
-def _quotas(plan: Wire, found: Found) -> Iterator[Line]:
+def _quotas(plan: Wire, facts: Found) -> Iterator[Line]:
     """Return the quota problems of the pools, those of global quotas last."""
-    regional_account, everywhere = observed(plan, found)
+    regional_account, everywhere = observed(plan, facts)
     name, existing_pools = plan["object"]["name"], regional_account.pools().get(plan["name"], {})
     demands = [demand.of_pool(name, pool, regional_account, existing_pools) for pool in pools(plan)]
     yield from of_limits(regional_account, demands, demand.WORDS)
     yield from of_limits(everywhere, demands, demand.WORDS)
-    yield from _network_quota(plan, found)
+    yield from _network_quota(plan, facts)
 
 
-def _network_quota(plan: Wire, found: Found) -> Iterator[Line]:
-    limit, usage = found.quotas.get(EVERYWHERE, {}).get(_NETWORKS, (1, 0))
-    if not found.version and usage + 1 > limit:
+def _network_quota(plan: Wire, facts: Found) -> Iterator[Line]:
+    limit, usage = facts.quotas.get(EVERYWHERE, {}).get(_NETWORKS, (1, 0))
+    if not facts.version and usage + 1 > limit:
         yield Line(
             f"the quota {_NETWORKS} of project {plan['project']} is {limit:g}, and {usage:g} are in use: each cluster "
             f"has one of its own. {demand.WORDS.ask}, or remove one",

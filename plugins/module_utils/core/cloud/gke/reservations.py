@@ -79,11 +79,11 @@ class Judge:
             yield from _shape(subject, pool, reservation)
             yield from self._shared(subject, project, reservation)
 
-    def _shared(self, place: str, project: str, reservation: Wire) -> Iterator[Line]:
+    def _shared(self, subject: str, project: str, reservation: Wire) -> Iterator[Line]:
         share = str((reservation.get("shareSettings") or {}).get("shareType") or "")
         if project != self._project and share in _LOCAL:
             yield Line(
-                f"{place} is of project {project}, which does not share it. Have it shared with {self._project}, or "
+                f"{subject} is of project {project}, which does not share it. Have it shared with {self._project}, or "
                 "name one of your own"
             )
 
@@ -128,30 +128,30 @@ class Judge:
             nodes -= used_machines
 
 
-def _state(place: str, reservation: Wire) -> Iterator[Line]:
+def _state(subject: str, reservation: Wire) -> Iterator[Line]:
     status = str(reservation.get("status") or "READY")
     if status not in _READY:
-        yield Line(f"{place} is {status}, so no node starts in it. Name one that is READY, or wait until it is")
+        yield Line(f"{subject} is {status}, so no node starts in it. Name one that is READY, or wait until it is")
     if not reservation.get("specificReservationRequired"):
         yield Line(
-            f"{place} is not for named use only (specificReservationRequired), so any machine of its type may take "
+            f"{subject} is not for named use only (specificReservationRequired), so any machine of its type may take "
             "what the pool needs. Create one that is, or set consumeReservationType: ANY_RESERVATION",
             problem=False,
         )
 
 
-def _shape(place: str, pool: Wire, reservation: Wire) -> Iterator[Line]:
+def _shape(subject: str, pool: Wire, reservation: Wire) -> Iterator[Line]:
     """Yield how the machines of a reservation differ from those of a pool. Of those that are reserved in another way
     than as machines of one shape, nothing is known."""
     properties = _properties(reservation)
     machine = machine_of(reservation)
     if machine and machine != _machine(pool):
-        yield Line(f"{place} is for {machine}, and the pool has {_machine(pool)}. Name one for {_machine(pool)}")
+        yield Line(f"{subject} is for {machine}, and the pool has {_machine(pool)}. Name one for {_machine(pool)}")
     elif machine.startswith(_ATTACHING):
         has, asks = _accelerators(properties), _accelerators(pool["config"], "accelerators")
         if has != asks:
             yield Line(
-                f"{place} has machines with {_text(has)}, and the pool asks for {_text(asks)}. Name one with "
+                f"{subject} has machines with {_text(has)}, and the pool asks for {_text(asks)}. Name one with "
                 f"{_text(asks)}"
             )
 
@@ -166,10 +166,10 @@ def _properties(reservation: Wire) -> Wire:
     return properties
 
 
-def _accelerators(place: Wire, field: str = "guestAccelerators") -> dict[str, int]:
+def _accelerators(subject: Wire, field: str = "guestAccelerators") -> dict[str, int]:
     return {
         str(accelerator.get("acceleratorType")).rpartition("/")[2]: int(accelerator.get("acceleratorCount") or 0)
-        for accelerator in place.get(field) or ()
+        for accelerator in subject.get(field) or ()
     }
 
 

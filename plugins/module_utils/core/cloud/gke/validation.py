@@ -69,7 +69,7 @@ def of_options(labels: Mapping[str, Any]) -> list[Problem]:
     return problems
 
 
-def _of_names(cluster: reading.GkeCluster, others: Sequence[reading.GkeCluster]) -> Iterator[Problem]:
+def _of_names(cluster: reading.GkeCluster, other_clusters: Sequence[reading.GkeCluster]) -> Iterator[Problem]:
     if not cluster.namespace[:1].isalpha():
         yield Problem(
             "must begin with a letter, as the names of GKE clusters do, of which it is the beginning",
@@ -84,7 +84,7 @@ def _of_names(cluster: reading.GkeCluster, others: Sequence[reading.GkeCluster])
             short_value(cluster.name),
             "Choose another name",
         )
-    for other_cluster in others:
+    for other_cluster in other_clusters:
         yield from _beside(cluster, other_cluster)
 
 
@@ -227,8 +227,8 @@ def _of_accelerators(pool: Object, path: str, machine: str) -> Iterator[Problem]
         )
 
 
-def _rules(cluster: reading.GkeCluster, others: Sequence[reading.GkeCluster]) -> Iterator[Problem]:
-    yield from _of_names(cluster, others)
+def _rules(cluster: reading.GkeCluster, other_clusters: Sequence[reading.GkeCluster]) -> Iterator[Problem]:
+    yield from _of_names(cluster, other_clusters)
     yield from _of_place(cluster)
     yield from _of_addresses(cluster)
     yield from _of_settings(cluster)
