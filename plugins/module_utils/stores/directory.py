@@ -275,14 +275,14 @@ class DirectoryStore:
             except OSError:
                 break
 
-    def _replace(self, place: Path, texts: Mapping[str, str], *, sync: bool) -> None:
+    def _replace(self, folder_path: Path, texts: Mapping[str, str], *, sync: bool) -> None:
         """Write files of one folder."""
-        path = place
+        path = folder_path
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
-            with self._folder(place, create=True) as folder:
+            with self._folder(folder_path, create=True) as folder:
                 for name, text in texts.items():
-                    path = place / name
+                    path = folder_path / name
                     # A name at which no other user has put a link.
                     temporary = f".{secrets.token_hex(8)}{_TEMPORARY}"
                     with os.fdopen(os.open(temporary, flags, 0o666, dir_fd=folder), "wb") as stream:

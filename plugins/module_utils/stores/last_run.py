@@ -163,23 +163,23 @@ def _mapping(key: str, lines: str) -> dict[str, Any]:
     return read[0][1] if read and len(read) == 1 and list(read[0][1]) == [key] else {}
 
 
-def _resources(place: str, text: str) -> list[api.Resource]:
+def _resources(file_path: str, text: str) -> list[api.Resource]:
     """Return the resources in a file of the state. Raises StoreError."""
     resources: list[api.Resource] = []
-    read = list(documents(Source(place, text.encode())))
+    read = list(documents(Source(file_path, text.encode())))
     if not read:
-        raise StoreError(f"{place} was modified (it is empty); {HOW_TO_RESTORE}")
+        raise StoreError(f"{file_path} was modified (it is empty); {HOW_TO_RESTORE}")
     for document in read:
         problems = list(document.problems)
         if not problems:
             try:
                 resource = api.parse(document.value)
                 if not isinstance(resource, (api.ModelReplica, api.ModelEndpoint)):
-                    problems = [Problem("is neither a ModelReplica nor a ModelEndpoint", file=place)]
+                    problems = [Problem("is neither a ModelReplica nor a ModelEndpoint", file=file_path)]
                 resources.append(resource)
             except api.InvalidResource as error:
-                problems = [problem.at(file=place, line=None, document=None) for problem in error.problems]
+                problems = [problem.at(file=file_path, line=None, document=None) for problem in error.problems]
         if problems:
             lines = "\n".join(str(problem) for problem in problems)
-            raise StoreError(f"{place} was modified; {HOW_TO_RESTORE}:\n{lines}")
+            raise StoreError(f"{file_path} was modified; {HOW_TO_RESTORE}:\n{lines}")
     return resources

@@ -64,12 +64,12 @@ def update_accounts(
     return previous_accounts, changed_accounts
 
 
-def _write(path: str, before: bytes, document: Mapping[str, Any]) -> bool:
+def _write(path: str, previous_text: bytes, document: Mapping[str, Any]) -> bool:
     data = observations_text(document).encode()
     try:
-        if before == data and not os.stat(path).st_mode & 0o077:
+        if previous_text == data and not os.stat(path).st_mode & 0o077:
             return False
-        _refuse_foreign(path, before)
+        _refuse_foreign(path, previous_text)
         atomic_file.write(path, data)
     except OSError as error:
         raise _unwritable(path, error) from error
