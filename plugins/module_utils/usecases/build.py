@@ -400,7 +400,7 @@ def _known_statuses(outcome: Outcome) -> set[str]:
     }
 
 
-def _files(outcome: Outcome, known: KnownFiles | None) -> dict[str, str]:
+def _files(outcome: Outcome, known_files: KnownFiles | None) -> dict[str, str]:
     """Return all files of the build but the page, by name. What is as it was shares its text with the build before."""
     decided = outcome.plan
     previous_files = outcome.before
@@ -412,10 +412,10 @@ def _files(outcome: Outcome, known: KnownFiles | None) -> dict[str, str]:
         files = {name: text for name, text in status_files(previous_files).items() if name in status_names}
     else:
         placed += [("status", value) for value in outcome.statuses]
-    files.update(control_files(placed, previous_files, known))
+    files.update(control_files(placed, previous_files, known_files))
     of_clusters = cluster_files(previous_files)
     for cluster in decided.workloads:
-        files.update(workload_files(decided.workloads, cluster, of_clusters.get(cluster, {}), known))
+        files.update(workload_files(decided.workloads, cluster, of_clusters.get(cluster, {}), known_files))
     files.update(left_clusters(of_clusters, set(decided.workloads)))
     document = plan_output.document(decided).model_copy(update={"replica_digests": dict(outcome.history)})
     files[PLAN_FILE] = document_text(api.wire(document))

@@ -82,24 +82,24 @@ def _known_files(
     known: KnownFiles | None,
     group: str,
     inputs: Inputs,
-    before: Mapping[str, str],
+    previous_files: Mapping[str, str],
     make: Callable[[Mapping[str, str]], dict[str, str]],
 ) -> Mapping[str, str]:
-    """Return the files for these inputs. `before` is returned if a seal proves that it is current."""
-    if known is not None and known.prove(group, inputs, before):
-        return before
-    files = make(before)
+    """Return the files for these inputs. `previous_files` is returned if a seal proves that it is current."""
+    if known is not None and known.prove(group, inputs, previous_files):
+        return previous_files
+    files = make(previous_files)
     if known is not None:
         known.note(group, inputs, files)
     return files
 
 
-def _texts(placed: Iterable[tuple[str, Object]], before: Mapping[str, str]) -> dict[str, str]:
+def _texts(placed: Iterable[tuple[str, Object]], previous_files: Mapping[str, str]) -> dict[str, str]:
     """Return the files of objects, each with the folder that it belongs to."""
     files = {}
     for top, value in placed:
         name = object_path(top, value)
         text = file_text(name, to_yaml(with_defaults(value), sort_keys=True))
-        previous_text = before.get(name)
+        previous_text = previous_files.get(name)
         files[name] = previous_text if previous_text == text else text
     return files

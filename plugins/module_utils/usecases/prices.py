@@ -84,10 +84,10 @@ def _text(path: str) -> str:
     return content
 
 
-def _entries(provider: str, found: Iterable[Quoted], day: str) -> list[PriceEntry]:
+def _entries(provider: str, quoted_prices: Iterable[Quoted], day: str) -> list[PriceEntry]:
     """Return one entry for all purchase options of a machine in a place that are from one source."""
     amounts: dict[tuple[str, str, str, str], dict[str, str]] = {}
-    for quoted in found:
+    for quoted in quoted_prices:
         key = (quoted.machine, quoted.region, quoted.zone, quoted.source)
         amounts.setdefault(key, {})[_FIELDS[quoted.option]] = _amount(quoted.price)
     return [
