@@ -270,18 +270,18 @@ def _summary(applied: Applied) -> str:
     return "\n".join([", ".join(action_counts) or "nothing to do", *first_lines(failures, _MOST_FAILURES)])
 
 
-def _object(found: Result) -> dict[str, Any]:
+def _object(object_result: Result) -> dict[str, Any]:
     entry: dict[str, Any] = {
-        "kind": found.kind,
-        "namespace": found.namespace,
-        "name": found.name,
-        "api_version": found.api_version,
-        "action": found.action,
-        "message": found.message,
+        "kind": object_result.kind,
+        "namespace": object_result.namespace,
+        "name": object_result.name,
+        "api_version": object_result.api_version,
+        "action": object_result.action,
+        "message": object_result.message,
     }
-    if found.subresource:
-        entry["subresource"] = found.subresource
-    return entry if found.ready is None else {**entry, "ready": found.ready}
+    if object_result.subresource:
+        entry["subresource"] = object_result.subresource
+    return entry if object_result.ready is None else {**entry, "ready": object_result.ready}
 
 
 def diffs(outcomes: Outcomes) -> list[dict[str, str]]:

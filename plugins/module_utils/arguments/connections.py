@@ -264,25 +264,25 @@ def _shorten(host: str, connection: dict[str, Any], variables: Mapping[str, Any]
 
 
 def _logged_in(
-    host: str, way: str, written: Mapping[str, Any], variables: Mapping[str, Any], problems: list[str]
+    host: str, cloud_name: str, written_options: Mapping[str, Any], variables: Mapping[str, Any], problems: list[str]
 ) -> dict[str, Any]:
     """Return a cluster in a cloud with the login that creates it, who may work on it: the variables of the role that
     creates it win over what is written, and that over the account of the cluster's credentials."""
-    login = registry.BY_NAME[way].login
-    accounts = variables.get(f"{way}_cluster_accounts") or {}
+    login = registry.BY_NAME[cloud_name].login
+    accounts = variables.get(f"{cloud_name}_cluster_accounts") or {}
     name = variables.get("fleet_credentials") or "default"
     account = accounts.get(name) if isinstance(accounts, Mapping) else None
     login_options = {}
     for key, value in account.items() if isinstance(account, Mapping) else ():
         if key not in login.options:
             hint = nearest_key(key, login.options)
-            problems.append(f"{host}: {way}_cluster_accounts.{name}.{key} is not a known key. {hint}")
+            problems.append(f"{host}: {cloud_name}_cluster_accounts.{name}.{key} is not a known key. {hint}")
         elif value:
             login_options[key] = value
     login_options.update(_set_by(variables, login.defaults))
-    login_options.update(written)
+    login_options.update(written_options)
     login_options.update(_set_by(variables, login.overrides))
-    return _options(f"{host}: login of fleet_connection.{way}", login_options, login.options, problems)
+    return _options(f"{host}: login of fleet_connection.{cloud_name}", login_options, login.options, problems)
 
 
 def _set_by(variables: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:

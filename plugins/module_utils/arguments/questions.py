@@ -40,12 +40,12 @@ def _read(values: Mapping[str, Any]) -> tuple[Question | None, Survival | None, 
     return question, _value(read_survival, values.get("survive"), problem_lines), problem_lines
 
 
-def _value(read: Callable[[object], T], given: object, found: list[str]) -> T | None:
-    """Return the parsed argument, None if it is unset, and append its problems to `found`."""
-    if given is None:
+def _value(read: Callable[[object], T], argument: object, problem_lines: list[str]) -> T | None:
+    """Return the parsed argument, None if it is unset, and append its problems to `problem_lines`."""
+    if argument is None:
         return None
     try:
-        return read(given)
+        return read(argument)
     except QuestionError as error:
-        found += error.problems
+        problem_lines += error.problems
         return None

@@ -117,7 +117,7 @@ class Charts:
         self._log(chart_copy.problem or f"{chart}: {', '.join(chart_copy.actions) or 'nothing to do'}")
         return chart_copy
 
-    def _copy(self, chart: Chart, number: str, found: Copied) -> None:
+    def _copy(self, chart: Chart, number: str, chart_copy: Copied) -> None:
         archive = chart.archive or self._fetched(chart, number)
         checksum = _checksum(archive)
         locked_checksum = self.lock.checksum(chart.file)
@@ -128,11 +128,11 @@ class Charts:
             )
             if ran.error:
                 raise MirrorError(ran.error)
-            found.images |= in_manifests(ran.text)
+            chart_copy.images |= in_manifests(ran.text)
         if self._settings.copies and self._settings.folder:
-            self._keep(chart, archive, checksum, found)
+            self._keep(chart, archive, checksum, chart_copy)
         if self._settings.copies and chart.destination:
-            self._push(chart, archive, checksum, number, found)
+            self._push(chart, archive, checksum, number, chart_copy)
 
     def _fetched(self, chart: Chart, number: str) -> str:
         folder = self._space.below("fetched", number)
@@ -149,17 +149,17 @@ class Charts:
         cache = {"HELM_CONTENT_CACHE": self._space.below("content", number)}
         return self._space.run(command, more=cache, awaited=f"the archive of {chart}").error
 
-    def _keep(self, chart: Chart, archive: str, checksum: str, found: Copied) -> None:
+    def _keep(self, chart: Chart, archive: str, checksum: str, chart_copy: Copied) -> None:
         does = not self._settings.check_mode
         if not chart.archive:
-            found.actions.append(f"{chart.file} {_done('written', does)} to {self._settings.folder}")
+            chart_copy.actions.append(f"{chart.file} {_done('written', does)} to {self._settings.folder}")
             if does:
                 _write(Path(self._settings.folder, chart.file), Path(archive).read_bytes())
         if not self.lock.checksum(chart.file):
-            found.actions.append(f"the sha256 of {chart.file} {_done('added', does)} to {self.lock.path}")
+            chart_copy.actions.append(f"the sha256 of {chart.file} {_done('added', does)} to {self.lock.path}")
             self.lock.add(chart, checksum, write=does)
 
-    def _push(self, chart: Chart, archive: str, checksum: str, number: str, found: Copied) -> None:
+    def _push(self, chart: Chart, archive: str, checksum: str, number: str, chart_copy: Copied) -> None:
         folder = self._space.below("copied", number)
         error = self._pull(self._helm.pull_copy(chart, folder), number, chart)
         if error and not is_missing(error):
@@ -173,7 +173,7 @@ class Charts:
         error = self._space.run(self._helm.push(chart, archive), awaited=f"the copy of {chart}").error if does else ""
         if error:
             raise MirrorError(error)
-        found.actions.append(f"{chart.file} {_done('pushed', does)} to {chart.destination}")
+        chart_copy.actions.append(f"{chart.file} {_done('pushed', does)} to {chart.destination}")
 
 
 def _done(verb: str, does: bool) -> str:
