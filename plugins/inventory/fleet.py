@@ -265,8 +265,8 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
         for line in first_lines(lines, _MOST_WARNINGS, "and {} more; the option strict fails with all of them"):
             self.display.warning(line)
 
-    def _refuse_names(self, control_host: str, found: list[dict[str, Any]]) -> None:
-        for cluster in found:
+    def _refuse_names(self, control_host: str, descriptions: list[dict[str, Any]]) -> None:
+        for cluster in descriptions:
             name, kind = cluster["name"], cluster["kind"]
             if name == control_host:
                 raise AnsibleParserError(
@@ -278,7 +278,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
                     f"by hand, where a host of another name has fleet_cluster: {name}"
                 )
 
-    def _fill(self, config: Mapping[str, Any], found: list[dict[str, Any]]) -> None:
+    def _fill(self, config: Mapping[str, Any], descriptions: list[dict[str, Any]]) -> None:
         for group in (CONTROL_PLANE, WORKLOAD_CLUSTERS):
             self.inventory.add_group(group)
             # On groups, and not on hosts, so that files in group_vars win.
@@ -292,7 +292,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
         if config["control"]:
             self.inventory.set_variable(CONTROL_PLANE, "fleet_control", config["control"])
         self.inventory.add_host(config["control_host"], group=CONTROL_PLANE)
-        for cluster in found:
+        for cluster in descriptions:
             self._add(cluster, bool(config["control"]))
 
     def _add(self, cluster: Mapping[str, Any], control: bool) -> None:

@@ -146,8 +146,8 @@ def work(module: AnsibleModule) -> None:
     module.exit_json(**result)
 
 
-def _text(found: Sequence[Account]) -> str:
-    return to_yaml({"accounts": accounts_wire(found)}) if found else ""
+def _text(cloud_accounts: Sequence[Account]) -> str:
+    return to_yaml({"accounts": accounts_wire(cloud_accounts)}) if cloud_accounts else ""
 
 
 def main() -> None:

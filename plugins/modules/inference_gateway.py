@@ -212,38 +212,38 @@ def _observed(client: Client, gateway: api.InferenceGateway | None, *, absent: b
     return _Gateway(live, status, tuple(warnings))
 
 
-def _wire(found: _Gateway) -> dict[str, Any]:
+def _wire(gateway_state: _Gateway) -> dict[str, Any]:
     """Return the status in its wire format."""
     timestamp = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    generation = number(found.live, "metadata", "generation") or None
-    return found.status.wire(fields(found.live, "status"), generation, timestamp)
+    generation = number(gateway_state.live, "metadata", "generation") or None
+    return gateway_state.status.wire(fields(gateway_state.live, "status"), generation, timestamp)
 
 
-def _write(client: Client, found: _Gateway, *, check_mode: bool) -> Mapping[str, str]:
+def _write(client: Client, gateway_state: _Gateway, *, check_mode: bool) -> Mapping[str, str]:
     """Write the status to the control cluster. Return `action` and `message` of the result, empty for none."""
     value = {
         "apiVersion": api.KINDS[_KIND].group_version(),
         "kind": _KIND,
         "metadata": {"name": CONTROL_CLUSTER_GATEWAY},
-        "status": _wire(found),
+        "status": _wire(gateway_state),
     }
     results = apply_statuses(client, [value], check_mode=check_mode)
     return {"action": results[0].action, "message": results[0].message} if results else {}
 
 
-def _end(module: AnsibleModule, found: _Gateway, written: Mapping[str, str]) -> None:
-    for warning in found.warnings:
+def _end(module: AnsibleModule, gateway_state: _Gateway, status_result: Mapping[str, str]) -> None:
+    for warning in gateway_state.warnings:
         module.warn(warning)
     result = {
-        "changed": written.get("action") == "updated",
-        "address": found.address,
-        "conditions": _wire(found)["conditions"],
+        "changed": status_result.get("action") == "updated",
+        "address": gateway_state.address,
+        "conditions": _wire(gateway_state)["conditions"],
     }
-    if written.get("action") == "failed":
-        module.fail_json(msg=f"InferenceGateway {CONTROL_CLUSTER_GATEWAY}: {written['message']}", **result)
+    if status_result.get("action") == "failed":
+        module.fail_json(msg=f"InferenceGateway {CONTROL_CLUSTER_GATEWAY}: {status_result['message']}", **result)
     waits = module.params["wait"] > 0 and not module.check_mode
-    if found.finding and module.params["state"] == "present" and waits:
-        module.fail_json(msg=f"The gateway of the fleet is not usable yet: {found.finding}", **result)
+    if gateway_state.finding and module.params["state"] == "present" and waits:
+        module.fail_json(msg=f"The gateway of the fleet is not usable yet: {gateway_state.finding}", **result)
     module.exit_json(**result)
 
 
