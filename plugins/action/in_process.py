@@ -70,12 +70,12 @@ class ActionModule(AsModule):  # type: ignore[misc]
 
     def _result(self, tmp: Any, task_vars: dict[str, Any] | None) -> dict[str, Any]:
         if not self._same_process(task_vars or {}):
-            found: dict[str, Any] = super().run(tmp, task_vars)
-            return found
+            module_result: dict[str, Any] = super().run(tmp, task_vars)
+            return module_result
         environment: dict[str, str] = {}
         self._compute_environment_string(environment)
         os.environ.update(environment)
-        # Where the connection plugin `local` starts processes, and thus modules.
+        # The connection plugin `local` starts processes, and thus modules, in this directory.
         os.chdir(self._loader.get_basedir())
         module = _module(self._task.action)
         try:
@@ -84,10 +84,10 @@ class ActionModule(AsModule):  # type: ignore[misc]
             result: dict[str, Any] = remove_values(plain(ended.result), ended.secrets)
             return result
         except Exception as error:
-            place = traceback.extract_tb(error.__traceback__)[-1]
+            frame = traceback.extract_tb(error.__traceback__)[-1]
             raise AnsibleError(
                 f"This is an error of modelplane.fleet, please report it: {type(error).__name__} in "
-                f"{os.path.basename(place.filename)}:{place.lineno}"
+                f"{os.path.basename(frame.filename)}:{frame.lineno}"
             ) from error
         raise AnsibleError(f"{self._task.action} came to no result")
 
@@ -103,8 +103,8 @@ class ActionModule(AsModule):  # type: ignore[misc]
 
 def _module(action: str) -> Module:
     """Return the module that a task names, with or without the name of the collection."""
-    found: Any = importlib.import_module(f"{modules.__name__}.{action.rpartition('.')[2]}")
-    return cast(Module, found)
+    module: Any = importlib.import_module(f"{modules.__name__}.{action.rpartition('.')[2]}")
+    return cast(Module, module)
 
 
 class _Ended(BaseException):
@@ -119,18 +119,18 @@ class _ModuleInProcess:
     """The part of AnsibleModule that the modules use, with the same meaning."""
 
     def __init__(self, name: str, arguments: Mapping[str, Any], given: Mapping[str, Any], task: Any) -> None:
-        more = {
+        constraints = {
             key: arguments[key] for key in ("mutually_exclusive", "required_if", "required_one_of") if key in arguments
         }
-        found = ArgumentSpecValidator(arguments["argument_spec"], **more).validate(given)
-        self.no_log_values = found._no_log_values
-        self.params = found.validated_parameters
+        validation = ArgumentSpecValidator(arguments["argument_spec"], **constraints).validate(given)
+        self.no_log_values = validation._no_log_values
+        self.params = validation.validated_parameters
         self.check_mode = bool(task.check_mode)
         self._diff = bool(task.diff)
         self.no_log = bool(task.no_log)
-        if found.error_messages:
-            message = found.errors.msg
-            if isinstance(found.errors[0], UnsupportedError):
+        if validation.error_messages:
+            message = validation.errors.msg
+            if isinstance(validation.errors[0], UnsupportedError):
                 message = f"Unsupported parameters for ({name}) module: {message}"
             self.fail_json(msg=message)
 
@@ -138,7 +138,7 @@ class _ModuleInProcess:
         Display().warning(self._shown(text))
 
     def log(self, text: str) -> None:
-        """Return what goes on in a long wait: seen with -v while it lasts."""
+        """Log the progress of a long wait, which -v shows immediately."""
         Display().v(self._shown(text))
 
     def show(self, text: str) -> None:
@@ -184,7 +184,7 @@ def _printable(value: Any, for_people: bool = False) -> Any:
     if isinstance(value, str):
         return printable(value, _KEPT) if for_people else value
     if isinstance(value, Mapping):
-        return {key: _printable(each, for_people or key in _FOR_PEOPLE) for key, each in value.items()}
+        return {key: _printable(element, for_people or key in _FOR_PEOPLE) for key, element in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_printable(each, for_people) for each in value]
+        return [_printable(element, for_people) for element in value]
     return value

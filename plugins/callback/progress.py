@@ -124,8 +124,8 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
     def v2_playbook_on_start(self, _playbook: Any) -> None:
         """Begin to listen, where sockets can be had."""
         self._interval, self._most = float(self.get_option("interval")), int(self.get_option("clusters"))
-        both = sys.stdout.isatty() and sys.stderr.isatty()
-        live = is_live(self.get_option("style"), both, os.environ)
+        is_terminal = sys.stdout.isatty() and sys.stderr.isatty()
+        live = is_live(self.get_option("style"), is_terminal, os.environ)
         self._shown_at = 0.0
         self._live = LiveLines(sys.stdout, lambda: shutil.get_terminal_size().columns, _colored)
         show, pause = (self._show_live, _PAUSE) if live else (self._show_lines, min(1.0, self._interval))
@@ -155,8 +155,8 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
         number = next(self._numbers)
         self._tasks[host.get_name(), task._uuid] = number
         # Modules of ours report their clusters themselves.
-        ours = task.resolved_action and task.resolved_action.startswith(_COLLECTION)
-        cluster = "" if ours or task.run_once else host.get_name()
+        is_own_task = task.resolved_action and task.resolved_action.startswith(_COLLECTION)
+        cluster = "" if is_own_task or task.run_once else host.get_name()
         name = self._names.get(task._uuid, task.get_name())
         self._server.take(None, progress.begun(number, cluster, f"the task {name}", ""), "task")
 
@@ -198,8 +198,8 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
             return
         self._shown_at = now
         size = shutil.get_terminal_size()
-        most = max(1, min(self._most, size.lines // 2))
-        self._live.show(progress.shown(board.lines(now, _SHORT), now, most, size.columns - 1))
+        max_lines = max(1, min(self._most, size.lines // 2))
+        self._live.show(progress.shown(board.lines(now, _SHORT), now, max_lines, size.columns - 1))
 
     def _show_lines(self, board: Board, now: float) -> None:
         if now - self._shown_at < self._interval:

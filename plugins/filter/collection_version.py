@@ -51,10 +51,10 @@ def collection_version(name: Any) -> str:
     if not isinstance(name, str) or name.count(".") != 1:
         raise AnsibleFilterError("modelplane.fleet.collection_version: the input must be the name of a collection")
     try:
-        found = import_module(f"ansible_collections.{name}")
+        package = import_module(f"ansible_collections.{name}")
     except ImportError:
         return _NONE
-    folder = Path(next(iter(found.__path__)))
+    folder = Path(next(iter(package.__path__)))
     # A collection that was installed has the first, a checkout the second.
     manifest, galaxy = folder / "MANIFEST.json", folder / "galaxy.yml"
     if manifest.is_file():

@@ -70,19 +70,19 @@ def connections(hosts: Any, hostvars: Any) -> list[dict[str, Any]]:
         )
     if not isinstance(hostvars, Mapping):
         raise AnsibleFilterError("modelplane.fleet.connections: the argument must be hostvars")
-    found = {}
+    host_variables = {}
     for host in hosts:
         if host not in hostvars:
             raise AnsibleFilterError(f"modelplane.fleet.connections: {host} is no host of the inventory")
-        found[str(host)] = host_values(hostvars[host], reading.CLUSTER_VARIABLES)
-    unused = [host for host, variables in found.items() if reading.is_unused(variables)]
+        host_variables[str(host)] = host_values(hostvars[host], reading.CLUSTER_VARIABLES)
+    unused = [host for host, variables in host_variables.items() if reading.is_unused(variables)]
     if unused:
         Display().warning(
             f"fleet_target of {', '.join(unused)} is {reading.DIRECTORY}: fleet_kubeconfig and fleet_context have no "
             f"effect there; set fleet_target to {reading.KUBERNETES} to work on the clusters"
         )
     try:
-        return reading.clusters(found)
+        return reading.clusters(host_variables)
     except reading.ConnectionsError as error:
         raise AnsibleFilterError(f"modelplane.fleet.connections: the clusters cannot be reached:\n{error}") from None
 

@@ -104,7 +104,7 @@ from ansible_collections.modelplane.fleet.plugins.plugin_utils.cloud_plan import
 
 
 def eks_plan(cluster: Any, fleet: Any = "default", options: Any = None) -> dict[str, Any]:
-    """Return what an EKSCluster becomes."""
+    """Return the plan of an EKSCluster."""
     from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.plan import Options, plan
 
     return planned(

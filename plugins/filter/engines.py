@@ -97,17 +97,17 @@ def engines(deployment: Any) -> list[Any]:
             "modelplane.fleet.engines: the input must be a ModelDeployment (a mapping of that kind)"
         )
     try:
-        found: Any = canonical(plain(deployment)).document
+        node: Any = canonical(plain(deployment)).document
     except ConversionError as error:
         reasons = "\n".join(f"- {problem}" for problem in error.problems)
         raise AnsibleFilterError(f"modelplane.fleet.engines: the deployment is not valid:\n{reasons}") from None
     for key in ("spec", "template", "spec", "engines"):
-        found = found.get(key) if isinstance(found, dict) else None
-    if not isinstance(found, list):
+        node = node.get(key) if isinstance(node, dict) else None
+    if not isinstance(node, list):
         raise AnsibleFilterError(
             "modelplane.fleet.engines: the deployment has no engines: give a list at spec.template.spec.engines"
         )
-    return found
+    return node
 
 
 class FilterModule:

@@ -73,7 +73,7 @@ from ansible_collections.modelplane.fleet.plugins.plugin_utils.plain import plai
 
 
 def fleet_hosts(hostvars: Any, host: Any, groups: Any, hosts: Any) -> dict[str, Any]:
-    """Return what the hosts of an inventory are to a run."""
+    """Return the clusters of a run by role, from the hosts of an inventory."""
     from ansible_collections.modelplane.fleet.plugins.filter.connections import host_values
     from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import inventory_variables as reading
 

@@ -79,7 +79,7 @@ from ansible_collections.modelplane.fleet.plugins.plugin_utils.cloud_plan import
 
 
 def gke_plan(cluster: Any, project: Any = "", fleet: Any = "default", options: Any = None) -> dict[str, Any]:
-    """Return what a GKECluster becomes."""
+    """Return the plan of a GKECluster."""
     from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.plan import Options, plan
 
     return planned(

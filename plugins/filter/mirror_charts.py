@@ -124,12 +124,12 @@ def mirror_charts(
     if not (hosts := list(hosts)):
         # Nor are components templated that no host has.
         return []
-    known = plain(clusters or {})
+    known_clusters = plain(clusters or {})
     default = _components(components)
     missing = [str(host) for host in hosts if host not in hostvars]
     if missing:
         raise AnsibleFilterError(f"{_NAME}: there is no host {', '.join(missing)}")
-    users = [_user(str(host), hostvars[host], default, known, prefix) for host in hosts]
+    users = [_user(str(host), hostvars[host], default, known_clusters, prefix) for host in hosts]
     try:
         chart_list = charts(users, Locations(**plain(places or {})), plain(archives))
         return [] if only_problems else chart_list

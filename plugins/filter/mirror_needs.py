@@ -123,7 +123,7 @@ def mirror_needs(
     if isinstance(charts, (str, Mapping)) or not isinstance(found, Mapping):
         raise AnsibleFilterError(f"{_NAME}: the input must be a list of charts, the argument a mapping")
     try:
-        needed = needs(
+        fleet_needs = needs(
             plain(charts),
             {**plain(found), **{f"{MANIFEST}{name}": images for name, images in plain(resources or {}).items()}},
             Locations(**plain(places or {})),
@@ -133,7 +133,7 @@ def mirror_needs(
         )
     except (TypeError, KeyError) as error:
         raise AnsibleFilterError(f"{_NAME}: {error}") from None
-    return {**needed, "list": {name: needed[name] for name in LISTED}, "report": report(needed)}
+    return {**fleet_needs, "list": {name: fleet_needs[name] for name in LISTED}, "report": report(fleet_needs)}
 
 
 class FilterModule:

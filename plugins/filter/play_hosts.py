@@ -131,7 +131,10 @@ def _plays(playbooks: tuple[str, ...]) -> tuple[Play, ...]:
     loader = DataLoader()
     variables = VariableManager(loader=loader)
     resources = [(playbook, _get_collection_playbook_path(playbook)) for playbook in playbooks]
-    loaded = [Playbook.load(found[1] if found else playbook, variables, loader) for playbook, found in resources]
+    loaded = [
+        Playbook.load(playbook_path[1] if playbook_path else playbook, variables, loader)
+        for playbook, playbook_path in resources
+    ]
     return tuple(play for playbook in loaded for play in playbook.get_plays())
 
 
@@ -144,7 +147,7 @@ def _tasks(playbooks: tuple[str, ...]) -> Iterator[Task]:
 @functools.cache
 def _playbook_tags(playbooks: tuple[str, ...]) -> frozenset[str]:
     """Return the tags of all tasks in playbooks, like `ansible-playbook --list-tags`."""
-    tags = [tag for each in (*_plays(playbooks), *_tasks(playbooks)) for tag in getattr(each, "tags", ())]
+    tags = [tag for tagged in (*_plays(playbooks), *_tasks(playbooks)) for tag in getattr(tagged, "tags", ())]
     return frozenset(map(str, tags))
 
 

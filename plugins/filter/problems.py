@@ -81,7 +81,7 @@ _ROLES = {
 
 
 def problems(hostvars: Any, host: Any, hosts: Any, build: bool = True, groups: Any = None) -> list[str]:
-    """Return what is wrong with the variables of a fleet."""
+    """Return the problems of the variables of a fleet."""
     from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import connections, inventory_variables
 
     if not isinstance(hostvars, Mapping) or isinstance(hosts, (str, Mapping)) or not isinstance(hosts, Iterable):
@@ -106,17 +106,17 @@ def problems(hostvars: Any, host: Any, hosts: Any, build: bool = True, groups: A
 
 @functools.cache
 def _of_roles() -> dict[str, frozenset[str]]:
-    """Return what variables of roles begin with that no one else's do, and those that the roles read."""
+    """Return the variables that roles read, by the prefix that is unique to the role."""
     from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import registry
 
-    found = {}
+    variables_by_prefix = {}
     of_clouds = {f"{name}_cluster_": f"{name}_cluster" for name in registry.BY_NAME}
     for prefix, role in {**_ROLES, **of_clouds}.items():
         text = (_ROLE_FOLDER / role / "meta" / "argument_specs.yml").read_text(encoding="utf-8")
         specs = yaml_load(text)
         options = (name for entry in specs["argument_specs"].values() for name in entry.get("options", ()))
-        found[prefix] = frozenset(name for name in options if name.startswith(prefix))
-    return found
+        variables_by_prefix[prefix] = frozenset(name for name in options if name.startswith(prefix))
+    return variables_by_prefix
 
 
 def _read(variables: Mapping[str, Any], names: set[str], prefixes: tuple[str, ...]) -> dict[str, Any]:

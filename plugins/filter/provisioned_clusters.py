@@ -53,7 +53,7 @@ from ansible_collections.modelplane.fleet.plugins.plugin_utils.plain import plai
 
 
 def provisioned_clusters(hosts: Any, hostvars: Any, clusters: Any) -> dict[str, Any]:
-    """Return what is known of the cluster of each host whose cluster the fleet creates."""
+    """Return the description of each cluster that the fleet creates, by host."""
     from ansible_collections.modelplane.fleet.plugins.filter.connections import host_values
     from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import connections as reading
 
@@ -61,16 +61,16 @@ def provisioned_clusters(hosts: Any, hostvars: Any, clusters: Any) -> dict[str, 
         raise AnsibleFilterError(
             "modelplane.fleet.provisioned_clusters: the input must be a list of host names, the first argument hostvars"
         )
-    known = plain(clusters or {})
+    known_clusters = plain(clusters or {})
     names = (*reading.CLUSTER_VARIABLES, *reading.PROVISION_VARIABLES)
     try:
-        found = {
-            str(host): reading.provisioned(str(host), plain(host_values(hostvars[host], names)), known)
+        clusters_by_host = {
+            str(host): reading.provisioned(str(host), plain(host_values(hostvars[host], names)), known_clusters)
             for host in hosts
         }
     except reading.ConnectionsError as error:
         raise AnsibleFilterError(f"modelplane.fleet.provisioned_clusters: {error}") from None
-    return {host: about for host, about in found.items() if about}
+    return {host: about for host, about in clusters_by_host.items() if about}
 
 
 class FilterModule:

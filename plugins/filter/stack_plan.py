@@ -148,25 +148,25 @@ def stack_plan(
         raise AnsibleFilterError(f"{_NAME}: the input must be a list of components, the argument a mapping")
     try:
         chosen = Choices(**plain(choices))
-        known = [_with_objects(each, _read) for each in plain(components)]
+        known_components = [_with_objects(component, _read) for component in plain(components)]
         snapshot = plain(observed)
         if snapshot is not None:
-            chosen = with_kept_needs(known, chosen, snapshot)
-        planned = plan(known, chosen)
+            chosen = with_kept_needs(known_components, chosen, snapshot)
+        planned = plan(known_components, chosen)
         if snapshot is None:
             return {"components": {entry["key"]: entry for entry in planned}}
         decided = actions(planned, snapshot, float(stuck_after), plain(adopt), chosen.variables)
-        found = steps(decided, snapshot, chosen, str(name), plain(foundation))
+        planned_steps = steps(decided, snapshot, chosen, str(name), plain(foundation))
     except StackError as error:
         raise AnsibleFilterError(f"the variables of these components cannot be used:\n{error}") from None
     except (TypeError, KeyError, ValueError) as error:
         raise AnsibleFilterError(f"{_NAME}: {error}") from None
     return {
-        **_with_objects(found, _write),
+        **_with_objects(planned_steps, _write),
         "hosts_gateway": GATEWAY in chosen.gateway_needs and not chosen.gateway_left,
-        "base": _write(found["base"]),
-        "readiness": _with_objects(found["readiness"], _write),
-        "components": {key: _with_objects(each, _write) for key, each in found["components"].items()},
+        "base": _write(planned_steps["base"]),
+        "readiness": _with_objects(planned_steps["readiness"], _write),
+        "components": {key: _with_objects(component, _write) for key, component in planned_steps["components"].items()},
     }
 
 
@@ -175,11 +175,11 @@ def _with_objects(part: dict[str, Any], convert: Callable[[Iterable[Any]], list[
 
 
 def _read(objects: Iterable[Any]) -> list[Any]:
-    return [json.loads(each) if isinstance(each, str) else each for each in objects]
+    return [json.loads(encoded) if isinstance(encoded, str) else encoded for encoded in objects]
 
 
 def _write(objects: Iterable[Any]) -> list[Any]:
-    return [json.dumps(each) for each in objects]
+    return [json.dumps(kubernetes_object) for kubernetes_object in objects]
 
 
 class FilterModule:

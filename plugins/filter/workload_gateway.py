@@ -72,7 +72,7 @@ def workload_gateway(choices: Any) -> list[dict[str, Any]]:
         flags = [name for name in ("model_gateway", "certificates", "keepalive") if name in values]
         truths = {name: str(values[name]).lower() == "true" for name in flags}
         settings = GatewayChoices(**{**values, **numbers, **truths})
-        return [dict(each) for each in (*gateway_objects(settings), *traffic_policies(settings))]
+        return [dict(gateway_object) for gateway_object in (*gateway_objects(settings), *traffic_policies(settings))]
     except api.InvalidResource as error:
         lines = [
             f"{problem.path.removeprefix(_LISTENERS)} {problem.message}{f'. {problem.hint}' if problem.hint else ''}"

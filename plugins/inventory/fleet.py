@@ -180,19 +180,23 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
             raise AnsibleParserError(missing_required_lib("pydantic"))
         self._read_config_data(path)
         config = self._checked(path)
-        found = self._cached(path, config, cache)
-        self._refuse_names(config["control_host"], found)
-        self._fill(config, found)
+        descriptions = self._cached(path, config, cache)
+        self._refuse_names(config["control_host"], descriptions)
+        self._fill(config, descriptions)
 
     def _checked(self, path: str) -> dict[str, Any]:
         """The options of this plugin, with absolute paths."""
-        given = self.loader.load_from_file(path, cache="none")
-        known = {"plugin", *self.option_definitions}
-        problems = [f"{key} is not a known option. {nearest_key(key, known)}" for key in given if key not in known]
+        written_options = self.loader.load_from_file(path, cache="none")
+        known_options = {"plugin", *self.option_definitions}
+        problems = [
+            f"{key} is not a known option. {nearest_key(key, known_options)}"
+            for key in written_options
+            if key not in known_options
+        ]
         self.templar.available_variables = self._vars
         folder = os.path.dirname(os.path.abspath(path))
         values = {name: self._option(name) for name in ("resources", "control", "build", "control_host")}
-        resources = [connections.absolute(str(each), folder) for each in values["resources"] or ()]
+        resources = [connections.absolute(str(resource_path), folder) for resource_path in values["resources"] or ()]
         control: dict[str, Any] = {}
         if values["control"]:
             try:
@@ -229,29 +233,29 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
                 entry = None
             if isinstance(entry, Mapping) and entry.get("of") == of:
                 return list(entry["clusters"])
-        found = self._read(config)
+        descriptions = self._read(config)
         # Check mode leaves no trace.
         if not context.CLIARGS.get("check"):
-            self._cache[key] = {"of": of, "clusters": found}
-        return found
+            self._cache[key] = {"of": of, "clusters": descriptions}
+        return descriptions
 
     def _read(self, config: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Return the description of each cluster, sorted by name."""
-        written, problems = _from_manifests(config["resources"])
-        live, more = _from_control(config["control"], alone=not config["resources"])
-        problems += more
+        declared, problems = _from_manifests(config["resources"])
+        live, control_problems = _from_control(config["control"], alone=not config["resources"])
+        problems += control_problems
         conflicts = [
             Problem(
                 "is on the control cluster too, where it differs and was not put by this collection",
                 hint="Delete one of the two, or make them equal",
                 ref=cluster.ref,
             )
-            for ref, cluster in sorted(written.items())
+            for ref, cluster in sorted(declared.items())
             if ref in live and _conflict(cluster, live[ref])
         ]
         # It is unknown which of the two is right, so this is no matter of strictness.
         self._report([*problems, *conflicts], fatal=bool(conflicts))
-        return _hosts({**live, **written}.values())
+        return _hosts({**live, **declared}.values())
 
     def _report(self, problems: Iterable[Problem], *, fatal: bool) -> None:
         lines = [str(problem) for problem in problems]
@@ -261,8 +265,8 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
         for line in first_lines(lines, _MOST_WARNINGS, "and {} more; the option strict fails with all of them"):
             self.display.warning(line)
 
-    def _refuse_names(self, control_host: str, found: list[dict[str, Any]]) -> None:
-        for cluster in found:
+    def _refuse_names(self, control_host: str, descriptions: list[dict[str, Any]]) -> None:
+        for cluster in descriptions:
             name, kind = cluster["name"], cluster["kind"]
             if name == control_host:
                 raise AnsibleParserError(
@@ -274,7 +278,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
                     f"by hand, where a host of another name has fleet_cluster: {name}"
                 )
 
-    def _fill(self, config: Mapping[str, Any], found: list[dict[str, Any]]) -> None:
+    def _fill(self, config: Mapping[str, Any], descriptions: list[dict[str, Any]]) -> None:
         for group in (CONTROL_PLANE, WORKLOAD_CLUSTERS):
             self.inventory.add_group(group)
             # On groups, and not on hosts, so that files in group_vars win.
@@ -288,7 +292,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
         if config["control"]:
             self.inventory.set_variable(CONTROL_PLANE, "fleet_control", config["control"])
         self.inventory.add_host(config["control_host"], group=CONTROL_PLANE)
-        for cluster in found:
+        for cluster in descriptions:
             self._add(cluster, bool(config["control"]))
 
     def _add(self, cluster: Mapping[str, Any], control: bool) -> None:
@@ -309,11 +313,11 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
         for key, value in variables.items():
             self.inventory.set_variable(name, key, value)
         target = connections.target_of(cluster["connection"], control)
-        known = {**variables, "fleet_target": target}
+        host_variables = {**variables, "fleet_target": target}
         strict = self.get_option("strict")
-        self._set_composite_vars(self.get_option("compose"), known, name, strict=strict)
-        self._add_host_to_composed_groups(self.get_option("groups"), known, name, strict=strict)
-        self._add_host_to_keyed_groups(self.get_option("keyed_groups"), known, name, strict=strict)
+        self._set_composite_vars(self.get_option("compose"), host_variables, name, strict=strict)
+        self._add_host_to_composed_groups(self.get_option("groups"), host_variables, name, strict=strict)
+        self._add_host_to_keyed_groups(self.get_option("keyed_groups"), host_variables, name, strict=strict)
         composed = self.inventory.get_host(name).get_vars().get("fleet_target", target)
         for group in _groups(cluster):
             self.inventory.add_host(name, group=self.inventory.add_group(group))
@@ -334,10 +338,10 @@ def _groups(cluster: Mapping[str, Any]) -> list[str]:
 
 def _hosts(clusters: Iterable[Cluster]) -> list[dict[str, Any]]:
     """Return the description of each host, sorted by name."""
-    found: dict[str, list[Cluster]] = {}
+    clusters_by_name: dict[str, list[Cluster]] = {}
     for cluster in clusters:
-        found.setdefault(cluster.name, []).append(cluster)
-    return [_host(found[name]) for name in sorted(found)]
+        clusters_by_name.setdefault(cluster.name, []).append(cluster)
+    return [_host(clusters_by_name[name]) for name in sorted(clusters_by_name)]
 
 
 def _host(same: list[Cluster]) -> dict[str, Any]:
@@ -348,13 +352,13 @@ def _host(same: list[Cluster]) -> dict[str, Any]:
         return described
     secret = described["connection"].get("secret") or {}
     if described["source"] == "Existing" and secret.get("name") == kubeconfig_secret(described["name"]):
-        made = _described(same[1])
-        described.update({key: made[key] for key in ("connection", "credentials", "region")})
+        composed = _described(same[1])
+        described.update({key: composed[key] for key in ("connection", "credentials", "region")})
     return described
 
 
 def _described(cluster: Cluster) -> dict[str, Any]:
-    """Return what variables, groups and the cache hold of a cluster; nothing of it is a secret."""
+    """Return the description of a cluster for variables, groups and the cache. It contains no secrets."""
     return {
         "kind": cluster.kind,
         "name": cluster.name,
@@ -383,8 +387,8 @@ def _source(cluster: Cluster) -> str:
 
 def _labels(cluster: Cluster) -> dict[str, str]:
     """The labels that users gave the cluster, sorted; not those of copies on the control cluster."""
-    ours = (MANAGED_BY_LABEL, PUBLISHED_LABEL)
-    return {key: value for key, value in sorted(cluster.labels.items()) if key not in ours}
+    internal_labels = (MANAGED_BY_LABEL, PUBLISHED_LABEL)
+    return {key: value for key, value in sorted(cluster.labels.items()) if key not in internal_labels}
 
 
 def _region(cluster: Cluster) -> str:
@@ -394,8 +398,8 @@ def _region(cluster: Cluster) -> str:
     source = cluster.spec.cluster.source
     field = "region" if source in registry.BY_SOURCE else _REGION_FIELDS.get(source)
     block = getattr(cluster.spec.cluster, source.lower(), None)
-    found = getattr(block, field, "") if field else ""
-    return str(found or cluster.labels.get(REGION_LABEL, ""))
+    region = getattr(block, field, "") if field else ""
+    return str(region or cluster.labels.get(REGION_LABEL, ""))
 
 
 def _from_manifests(paths: list[str]) -> tuple[dict[Ref, Cluster], list[Problem]]:
@@ -409,8 +413,8 @@ def _from_manifests(paths: list[str]) -> tuple[dict[Ref, Cluster], list[Problem]
         for problem in loaded.errors
         if problem.ref is None or (problem.ref.kind in KINDS and problem.ref in loaded.invalid)
     ]
-    found = (*loaded.resources, *loaded.unresolved)
-    return {each.ref: each for each in found if isinstance(each, Cluster)}, problems
+    all_resources = (*loaded.resources, *loaded.unresolved)
+    return {resource.ref: resource for resource in all_resources if isinstance(resource, Cluster)}, problems
 
 
 def _from_control(control: Mapping[str, Any], *, alone: bool) -> tuple[dict[Ref, Cluster], list[Problem]]:
@@ -431,19 +435,19 @@ def _from_control(control: Mapping[str, Any], *, alone: bool) -> tuple[dict[Ref,
             items = [item for kind in KINDS for item in _items(client, kind, alone=alone)]
     except ApiError as error:
         raise AnsibleParserError(str(error)) from None
-    found: dict[Ref, Cluster] = {}
+    live_clusters: dict[Ref, Cluster] = {}
     problems: list[Problem] = []
     for item in items:
         try:
             cluster = api.parse(item)
         except api.InvalidResource as error:
             name = (item.get("metadata") or {}).get("name", "")
-            place = f"control cluster, {item.get('kind')} {name}"
-            problems.extend(problem.at(file=place, line=None, document=None) for problem in error.problems)
+            location = f"control cluster, {item.get('kind')} {name}"
+            problems.extend(problem.at(file=location, line=None, document=None) for problem in error.problems)
             continue
         if isinstance(cluster, Cluster) and not is_composed(item):
-            found[cluster.ref] = cluster
-    return found, problems
+            live_clusters[cluster.ref] = cluster
+    return live_clusters, problems
 
 
 def _items(client: Any, kind: str, *, alone: bool) -> list[dict[str, Any]]:

@@ -34,7 +34,7 @@ Report = Mapping[str, Any]
 
 
 def of(module: Any) -> Progress:
-    """Return where a module reports, without the values of its secret arguments."""
+    """Return the progress reporter of a module, which masks the values of secret arguments."""
     secrets = module.no_log_values
     address = os.environ.get(ADDRESS, "")
     # A module in a process of its own has no way to the terminal.
@@ -59,13 +59,13 @@ class Reporter:
     @contextlib.contextmanager
     def __call__(self, cluster: str, awaited: str, usual: str) -> Iterator[Seen]:
         number = next(self._numbers)
-        last = ""
+        last_text = ""
 
         def seen(text: str) -> None:
-            nonlocal last
-            if text != last:
+            nonlocal last_text
+            if text != last_text:
                 self._send(progress.seen(number, self._mask(text)))
-                last = text
+                last_text = text
 
         self._send(progress.begun(number, cluster, self._mask(awaited), usual))
         try:
@@ -93,10 +93,10 @@ class Sender:
             if self._socket is None:
                 return
             try:
-                whole = self._socket.send(line) == len(line)
+                is_complete = self._socket.send(line) == len(line)
             except OSError:
-                whole = False
-            if not whole:
+                is_complete = False
+            if not is_complete:
                 # The rest of a line could not follow at once, and the next one would be part of it.
                 self._close()
 
@@ -118,7 +118,7 @@ class Lines:
 
     def take(self, report: Report) -> None:
         """Take a report. After the last one of all waits nothing is shown any more, and no thread is left."""
-        ended = None
+        finished_thread = None
         with self._lock:
             self._board.take(None, report, time.monotonic())
             if self._board.waits and self._thread is None:
@@ -128,15 +128,15 @@ class Lines:
                 self._thread.start()
             elif not self._board.waits and self._thread is not None:
                 self._idle.set()
-                ended, self._thread = self._thread, None
+                finished_thread, self._thread = self._thread, None
         # A process that ends while a thread of it writes to the queue of Ansible leaves that queue locked.
-        if ended is not None:
-            ended.join()
+        if finished_thread is not None:
+            finished_thread.join()
 
     def _show_until(self, idle: threading.Event) -> None:
         while not idle.wait(self._interval):
             with self._lock:
-                now = time.monotonic()
-                texts = progress.shown(self._board.lines(now, self._interval), now, _LINES)
+                current_time = time.monotonic()
+                texts = progress.shown(self._board.lines(current_time, self._interval), current_time, _LINES)
             for text in texts:
                 self._show(text)

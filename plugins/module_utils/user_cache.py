@@ -12,16 +12,16 @@ from pathlib import Path
 def folder(name: str, *, make: bool) -> Path | None:
     """Return the folder of this name if it is there, or with `make` can be made, and no other user can write there."""
     base = Path(os.path.expanduser(os.environ.get("XDG_CACHE_HOME") or "~/.cache"))
-    found = base / "modelplane-fleet" / name
+    path = base / "modelplane-fleet" / name
     try:
         if make:
             base.mkdir(parents=True, exist_ok=True)
-            found.parent.mkdir(mode=0o700, exist_ok=True)
-            found.mkdir(mode=0o700, exist_ok=True)
-        status = found.lstat()
+            path.parent.mkdir(mode=0o700, exist_ok=True)
+            path.mkdir(mode=0o700, exist_ok=True)
+        status = path.lstat()
     except OSError:
         return None
-    return found if stat.S_ISDIR(status.st_mode) and is_own(status) else None
+    return path if stat.S_ISDIR(status.st_mode) and is_own(status) else None
 
 
 def is_own(status: os.stat_result, others: int = 0o022) -> bool:

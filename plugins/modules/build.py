@@ -176,11 +176,11 @@ def work(module: AnsibleModule) -> None:
     if lines := build.refusals(outcome, refused):
         # Check mode writes nothing, so the build only reports them.
         module.fail_json(msg="\n".join(lines))
-    more = build_warnings(outcome)
-    warn(module, outcome.loaded, more=more)
+    plan_warnings = build_warnings(outcome)
+    warn(module, outcome.loaded, more=plan_warnings)
     result = {
         "changed": bool(outcome.changes),
-        "warnings_found": all_warnings(outcome.loaded, more=more),
+        "warnings_found": all_warnings(outcome.loaded, more=plan_warnings),
         **build_result(outcome, module.params["table_width"]),
     }
     if module._diff:

@@ -216,7 +216,7 @@ def work(module: AnsibleModule) -> None:
         problems=[result.problem for result in copied if result.problem],
         before=run.before,
         after=run.after(copied),
-        images={chart: sorted(named) for chart, named in images.items()},
+        images={chart: sorted(image_names) for chart, image_names in images.items()},
     )
 
 

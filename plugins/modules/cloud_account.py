@@ -125,26 +125,29 @@ def work(module: AnsibleModule) -> None:
     fleet = None if params["clusters"] is None else {params["provider"]: params["clusters"]}
     try:
         seen = accounts({"accounts": params["accounts"]})
-        before, after = update_accounts(
+        previous_accounts, current_accounts = update_accounts(
             params["path"], lambda known: merged(known, seen, fleet), check_mode=module.check_mode
         )
     except (ObservationError, StoreError) as error:
         module.fail_json(msg=str(error))
         raise
-    result: dict[str, Any] = {"changed": before != after, "accounts": accounts_wire(after)}
+    result: dict[str, Any] = {
+        "changed": previous_accounts != current_accounts,
+        "accounts": accounts_wire(current_accounts),
+    }
     if module._diff:
         header = f"{params['path']}: accounts"
         result["diff"] = {
             "before_header": header,
             "after_header": header,
-            "before": _text(before),
-            "after": _text(after),
+            "before": _text(previous_accounts),
+            "after": _text(current_accounts),
         }
     module.exit_json(**result)
 
 
-def _text(found: Sequence[Account]) -> str:
-    return to_yaml({"accounts": accounts_wire(found)}) if found else ""
+def _text(cloud_accounts: Sequence[Account]) -> str:
+    return to_yaml({"accounts": accounts_wire(cloud_accounts)}) if cloud_accounts else ""
 
 
 def main() -> None:

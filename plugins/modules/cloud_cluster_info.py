@@ -125,15 +125,17 @@ def work(module: AnsibleModule) -> None:
     prepare(module)
     declared = declared_resources.declared(module, _KINDS)
     live = declared.live
-    written = [api.wire(resource, set_only=True) for resource in declared.loaded.resources]
+    declared_objects = [api.wire(resource, set_only=True) for resource in declared.loaded.resources]
     if module.params["path"] and module.params["control"] is None:
         try:
             live = [*live, *map(api.wire, build.scheduled(module.params["path"]))]
         except StoreError as error:
             module.fail_json(msg=str(error))
-    found = fleet.clusters(live, written, declared.loaded.locate)
-    sound = {name: cluster for name, cluster in found.items() if name not in declared.held}
-    module.exit_json(changed=False, clusters=sound, networks=fleet.networks(found), held=sorted(declared.held))
+    clusters = fleet.clusters(live, declared_objects, declared.loaded.locate)
+    sound = {name: cluster for name, cluster in clusters.items() if name not in declared.held_clusters}
+    module.exit_json(
+        changed=False, clusters=sound, networks=fleet.networks(clusters), held=sorted(declared.held_clusters)
+    )
 
 
 def main() -> None:

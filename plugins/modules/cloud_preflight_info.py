@@ -210,11 +210,11 @@ ARGUMENTS: dict[str, Any] = {
 def work(module: AnsibleModule) -> None:
     """Do what the arguments ask for, and end the module with the result."""
     try:
-        found = BACKENDS[module.params["provider"]].preflight(module)
+        verdicts = BACKENDS[module.params["provider"]].preflight(module)
     except CloudError as error:
         module.fail_json(msg=str(error))
         raise
-    module.exit_json(changed=False, **found)
+    module.exit_json(changed=False, **verdicts)
 
 
 def main() -> None:

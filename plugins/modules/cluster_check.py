@@ -246,14 +246,14 @@ def work(module: AnsibleModule) -> None:
         desired = _desired(module)
 
         def checked(client: Client) -> dict[str, Any]:
-            first = desired(client.name, None)
-            snapshot = take_snapshot(client, first, module.params["recorded_in"] or "")
-            return _checked(snapshot, desired(client.name, snapshot) if module.params["components"] else first)
+            initial_state = desired(client.name, None)
+            snapshot = take_snapshot(client, initial_state, module.params["recorded_in"] or "")
+            return _checked(snapshot, desired(client.name, snapshot) if module.params["components"] else initial_state)
 
-        found = per_cluster.on_each(module, checked)
-        for name, result in found.items():
+        results = per_cluster.on_each(module, checked)
+        for name, result in results.items():
             result.setdefault("report", [f"{name}: it could not be checked", f"  error: {result['msg']}"])
-        per_cluster.end(module, found)
+        per_cluster.end(module, results)
 
 
 def _checked(snapshot: Snapshot, desired: Desired) -> dict[str, Any]:
@@ -277,7 +277,7 @@ def _desired(module: AnsibleModule) -> Callable[[str, Snapshot | None], Desired]
     says it has to. Raises ArgumentsError."""
     params = module.params
     resources = _resources(module)
-    given = rights.bound(params["rights"])
+    bound_rights = rights.bound(params["rights"])
     control_secrets = _control_secrets(module, resources)
 
     def of(name: str, snapshot: Snapshot | None) -> Desired:
@@ -295,7 +295,7 @@ def _desired(module: AnsibleModule) -> Callable[[str, Snapshot | None], Desired]
             driver_root=text(choices, "stack", "nvidiaDriverRoot"),
             control_secrets=control_secrets,
             pull_secrets=params["pull_secrets"],
-            rights=rights.needed(given, plain.expected),
+            rights=rights.needed(bound_rights, plain.expected),
             engine_constraint=params["engine_constraint"],
             grants=params["grants"],
         )
@@ -320,7 +320,9 @@ def _control_secrets(module: AnsibleModule, resources: Sequence[Object]) -> dict
 def _resources(module: AnsibleModule) -> list[Object]:
     """Return the resources on the control cluster, overridden by manifests."""
     declared = declared_resources.declared(module, _KINDS)
-    found = {identity(value): value for value in (*declared.live, *map(api.wire, declared.loaded.resources))}
+    resources_by_identity = {
+        identity(value): value for value in (*declared.live, *map(api.wire, declared.loaded.resources))
+    }
     for ref in declared.loaded.unusable:
         if ref.kind in _RUNNING:
             # The replicas of an invalid resource keep running, and keep their requirements.
@@ -329,8 +331,8 @@ def _resources(module: AnsibleModule) -> list[Object]:
                 "kind": ref.kind,
                 "metadata": {"namespace": ref.namespace, "name": ref.name},
             }
-            found.setdefault(identity(value), value)
-    return list(found.values())
+            resources_by_identity.setdefault(identity(value), value)
+    return list(resources_by_identity.values())
 
 
 def main() -> None:

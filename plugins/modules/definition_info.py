@@ -126,12 +126,16 @@ def work(module: AnsibleModule) -> None:
     params = module.params
 
     def read(client: Client) -> dict[str, Any]:
-        found = described(client, params["groups"], params["names"])
-        ours = [name for name, each in found.items() if each["managed_by"] or name not in params["names"]]
+        definitions = described(client, params["groups"], params["names"])
+        removable_names = [
+            name for name, definition in definitions.items() if definition["managed_by"] or name not in params["names"]
+        ]
         return {
-            "definitions": found,
-            "unused": [_definition(name) for name in ours if found[name]["objects"] == 0],
-            "kept": [_kept(name, each["objects"]) for name, each in found.items() if each["objects"]],
+            "definitions": definitions,
+            "unused": [_definition(name) for name in removable_names if definitions[name]["objects"] == 0],
+            "kept": [
+                _kept(name, definition["objects"]) for name, definition in definitions.items() if definition["objects"]
+            ],
         }
 
     with per_cluster.reported_arguments(module):

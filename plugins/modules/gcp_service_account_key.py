@@ -112,21 +112,21 @@ def work(module: AnsibleModule) -> None:
     def action(changes: Changes, _messages: Messages) -> dict[str, Any]:
         keys = AccountKeys(client, params["email"], params["project"] or "", changes)
         try:
-            given = cluster_options.control_connection(params)
-            if given is None:
+            control_options = cluster_options.control_connection(params)
+            if control_options is None:
                 raise cluster_options.ArgumentsError("control is missing: the Secret is on the control cluster")
-            with connect(given, write_cache=not module.check_mode) as control:
+            with connect(control_options, write_cache=not module.check_mode) as control:
                 return {"secret": params["secret"], **_done(keys, control)}
         except (ApiError, AccessError, cluster_options.ArgumentsError) as error:
             raise GoogleError(str(error), hint=error.hint if isinstance(error, AccessError) else "") from None
 
     def _done(keys: AccountKeys, control: Client) -> dict[str, Any]:
         labels = {str(key): str(value) for key, value in params["labels"].items()}
-        place = Place(control, SecretRef(**params["secret"]), labels)
+        key_place = Place(control, SecretRef(**params["secret"]), labels)
         if params["state"] == "absent":
-            keys.remove(place)
+            keys.remove(key_place)
             return {}
-        return {"key_id": keys.ensure(place, datetime.datetime.now(datetime.UTC))}
+        return {"key_id": keys.ensure(key_place, datetime.datetime.now(datetime.UTC))}
 
     task.run(module, action)
 

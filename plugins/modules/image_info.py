@@ -61,13 +61,15 @@ def work(module: AnsibleModule) -> None:
     if module.params["control"]:
         libraries.need(module, "urllib3")
     declared = declared_resources.declared(module, _KINDS)
-    written = (api.wire(resource) for resource in declared.loaded.resources if resource.kind in _KINDS)
-    found: dict[str, set[str]] = {}
-    for value in (*written, *declared.live):
-        place = "/".join(filter(None, (text(value, "metadata", "namespace"), text(value, "metadata", "name"))))
+    declared_objects = (api.wire(resource) for resource in declared.loaded.resources if resource.kind in _KINDS)
+    images_by_object: dict[str, set[str]] = {}
+    for value in (*declared_objects, *declared.live):
+        object_name = "/".join(filter(None, (text(value, "metadata", "namespace"), text(value, "metadata", "name"))))
         # Arguments of engines name models, some of which resemble images.
-        found.setdefault(f"{text(value, 'kind')} {place}", set()).update(in_object(value, texts=False))
-    module.exit_json(changed=False, images={name: sorted(images) for name, images in sorted(found.items()) if images})
+        images_by_object.setdefault(f"{text(value, 'kind')} {object_name}", set()).update(in_object(value, texts=False))
+    module.exit_json(
+        changed=False, images={name: sorted(images) for name, images in sorted(images_by_object.items()) if images}
+    )
 
 
 def main() -> None:

@@ -108,7 +108,7 @@ def work(module: AnsibleModule) -> None:
     """Do what the arguments ask for, and end the module with the result."""
     need(module, "PyYAML")
     names = ("image", "source", "repository", "destination")
-    images = [Image(*(each[name] for name in names)) for each in module.params["images"] if each["destination"]]
+    images = [Image(*(entry[name] for name in names)) for entry in module.params["images"] if entry["destination"]]
     copied: list[Copied] = []
     problems: list[str] = []
     with workspace(module) as space:
@@ -116,14 +116,14 @@ def work(module: AnsibleModule) -> None:
             copied = _copied(module, space, images) if images else []
         except MirrorError as error:
             problems = [str(error)]
-    changes = [each for each in copied if each.changed]
+    changes = [entry for entry in copied if entry.changed]
     done = "would be copied" if module.check_mode else "copied"
     end(
         module,
-        actions=[f"{each.image.image} {done} to {each.image.destination}" for each in changes],
-        problems=problems + [each.problem for each in copied if each.problem],
-        before="".join(f"{each.image.destination} {each.before or '-'}\n" for each in changes),
-        after="".join(f"{each.image.destination} {each.after}\n" for each in changes),
+        actions=[f"{entry.image.image} {done} to {entry.image.destination}" for entry in changes],
+        problems=problems + [entry.problem for entry in copied if entry.problem],
+        before="".join(f"{entry.image.destination} {entry.previous_digest or '-'}\n" for entry in changes),
+        after="".join(f"{entry.image.destination} {entry.current_digest}\n" for entry in changes),
     )
 
 

@@ -159,18 +159,22 @@ def work(module: AnsibleModule) -> None:
     prepare(module)
     loaded = declared_resources.manifests(module)
     try:
-        given = cluster_options.control_connection(module.params)
-        if given is None:
+        control_options = cluster_options.control_connection(module.params)
+        if control_options is None:
             module.fail_json(msg="control, the connection to the control cluster, is required", address="")
         if not 0 <= module.params["wait"] < float("inf"):
             module.fail_json(msg=f"wait is {module.params['wait']}, and must not be negative", address="")
-        with connect(given, write_cache=not module.check_mode) as client:
+        with connect(control_options, write_cache=not module.check_mode) as client:
             live = _copy(client)
             desired, __ = declared_gateway(loaded.resources, [live] if live else [])
             if desired is None and not (live and module.params["state"] == "absent"):
                 module.exit_json(changed=False, address="")
-            found = _waited(module, client, desired)
-            _end(module, found, _write(client, found, check_mode=module.check_mode) if found.live else {})
+            gateway_state = _waited(module, client, desired)
+            _end(
+                module,
+                gateway_state,
+                _write(client, gateway_state, check_mode=module.check_mode) if gateway_state.live else {},
+            )
     except api.InvalidResource as error:
         fail(module, error.problems)
     except (ApiError, cluster_options.ArgumentsError, StoreError) as error:
@@ -189,9 +193,9 @@ def _waited(module: AnsibleModule, client: Client, gateway: api.InferenceGateway
     deadline = time.monotonic() + seconds
     while True:
         client.forget_discovery()
-        found = _observed(client, gateway, absent=module.params["state"] == "absent")
-        if module.params["state"] == "absent" or not found.finding or time.monotonic() >= deadline:
-            return found
+        gateway_state = _observed(client, gateway, absent=module.params["state"] == "absent")
+        if module.params["state"] == "absent" or not gateway_state.finding or time.monotonic() >= deadline:
+            return gateway_state
         time.sleep(min(_INTERVAL, max(0.0, deadline - time.monotonic())))
 
 
@@ -206,38 +210,38 @@ def _observed(client: Client, gateway: api.InferenceGateway | None, *, absent: b
     return _Gateway(live, status, tuple(warnings))
 
 
-def _wire(found: _Gateway) -> dict[str, Any]:
+def _wire(gateway_state: _Gateway) -> dict[str, Any]:
     """Return the status in its wire format."""
-    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    generation = number(found.live, "metadata", "generation") or None
-    return found.status.wire(fields(found.live, "status"), generation, now)
+    timestamp = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    generation = number(gateway_state.live, "metadata", "generation") or None
+    return gateway_state.status.wire(fields(gateway_state.live, "status"), generation, timestamp)
 
 
-def _write(client: Client, found: _Gateway, *, check_mode: bool) -> Mapping[str, str]:
+def _write(client: Client, gateway_state: _Gateway, *, check_mode: bool) -> Mapping[str, str]:
     """Write the status to the control cluster. Return `action` and `message` of the result, empty for none."""
     value = {
         "apiVersion": api.KINDS[_KIND].group_version(),
         "kind": _KIND,
         "metadata": {"name": CONTROL_CLUSTER_GATEWAY},
-        "status": _wire(found),
+        "status": _wire(gateway_state),
     }
     results = apply_statuses(client, [value], check_mode=check_mode)
     return {"action": results[0].action, "message": results[0].message} if results else {}
 
 
-def _end(module: AnsibleModule, found: _Gateway, written: Mapping[str, str]) -> None:
-    for warning in found.warnings:
+def _end(module: AnsibleModule, gateway_state: _Gateway, status_result: Mapping[str, str]) -> None:
+    for warning in gateway_state.warnings:
         module.warn(warning)
     result = {
-        "changed": written.get("action") == "updated",
-        "address": found.address,
-        "conditions": _wire(found)["conditions"],
+        "changed": status_result.get("action") == "updated",
+        "address": gateway_state.address,
+        "conditions": _wire(gateway_state)["conditions"],
     }
-    if written.get("action") == "failed":
-        module.fail_json(msg=f"InferenceGateway {CONTROL_CLUSTER_GATEWAY}: {written['message']}", **result)
+    if status_result.get("action") == "failed":
+        module.fail_json(msg=f"InferenceGateway {CONTROL_CLUSTER_GATEWAY}: {status_result['message']}", **result)
     waits = module.params["wait"] > 0 and not module.check_mode
-    if found.finding and module.params["state"] == "present" and waits:
-        module.fail_json(msg=f"The gateway of the fleet is not usable yet: {found.finding}", **result)
+    if gateway_state.finding and module.params["state"] == "present" and waits:
+        module.fail_json(msg=f"The gateway of the fleet is not usable yet: {gateway_state.finding}", **result)
     module.exit_json(**result)
 
 

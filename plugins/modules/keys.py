@@ -233,8 +233,8 @@ def work(module: AnsibleModule) -> None:
     labels = {str(key): value for key, value in params["labels"].items()}
     if problems := [*caller_keys.problems(params["secret"], params["callers"], labels), *_problems(module)]:
         module.fail_json(msg="\n".join(problems))
-    now = datetime.datetime.now(datetime.UTC)
-    request = caller_keys.Request(params["state"], params["callers"], now, params["grace"], params["force"])
+    current_time = datetime.datetime.now(datetime.UTC)
+    request = caller_keys.Request(params["state"], params["callers"], current_time, params["grace"], params["force"])
     try:
         connection = control_connection(params)
         if connection is None:
@@ -246,51 +246,53 @@ def work(module: AnsibleModule) -> None:
     except (ApiError, ArgumentsError, AccessError, caller_keys.KeysError) as error:
         hint = f". {error.hint}" if isinstance(error, AccessError) and error.hint else ""
         module.fail_json(msg=f"{error}{hint}")
-    known = {caller for each in done.everything for caller in caller_keys.ring_of(each).callers}
+    known_callers = {caller for secret in done.everything for caller in caller_keys.ring_of(secret).callers}
     for caller in done.change.without:
-        module.warn(caller_keys.without_key(caller, request.state, known))
+        module.warn(caller_keys.without_key(caller, request.state, known_callers))
     if params["show"] and done.keys:
         show: Callable[[str], None] = getattr(module, _SHOW)
         for caller, key in done.keys.items():
             show(f"New key of {caller}, shown this once: {key}")
-    module.exit_json(**_result(done, now, params))
+    module.exit_json(**_result(done, current_time, params))
 
 
 def _problems(module: AnsibleModule) -> list[str]:
-    """Return what the arguments lack."""
+    """Return the problems of the arguments."""
     params = module.params
-    found = []
+    problem_lines = []
     if params["state"] in ("rotated", "revoked") and not params["callers"]:
-        found.append(f"callers is empty: name the callers whose keys are to be {params['state']}")
+        problem_lines.append(f"callers is empty: name the callers whose keys are to be {params['state']}")
     if params["path"] and params["show"]:
-        found.append("path and show are given: new keys are given out in one way")
+        problem_lines.append("path and show are given: new keys are given out in one way")
     if params["grace"] < 0:
-        found.append(f"grace is {params['grace']}, and must be 0 or more")
+        problem_lines.append(f"grace is {params['grace']}, and must be 0 or more")
     makes = params["state"] in ("present", "rotated") and bool(params["callers"])
     if makes and params["show"] and not hasattr(module, _SHOW):
-        found.append(
+        problem_lines.append(
             "show needs a task that runs in the process of ansible-playbook (connection local, the same Python, no "
             "become and no async): change the task, or give path"
         )
     if makes and not params["show"] and not params["path"] and not module.no_log:
-        found.append("new keys would be in what Ansible shows: give path or show, or write no_log: true in the task")
-    return found
+        problem_lines.append(
+            "new keys would be in what Ansible shows: give path or show, or write no_log: true in the task"
+        )
+    return problem_lines
 
 
 def _result(done: Done, now: datetime.datetime, params: Mapping[str, Any]) -> dict[str, Any]:
     change = done.change
-    found = caller_keys.listed(done.everything, now)
-    before, after = caller_keys.shown(done.before), caller_keys.shown(done.after)
-    given = {"new_keys": dict(done.keys)} if done.keys and not params["path"] and not params["show"] else {}
+    caller_entries = caller_keys.listed(done.everything, now)
+    previous_keys, current_keys = caller_keys.shown(done.before), caller_keys.shown(done.after)
+    new_keys = {"new_keys": dict(done.keys)} if done.keys and not params["path"] and not params["show"] else {}
     return {
         "changed": done.before is not done.after,
-        "callers": found,
-        "table": callers.table(found, now.isoformat()),
+        "callers": caller_entries,
+        "table": callers.table(caller_entries, now.isoformat()),
         "made": list(change.made),
         "removed": list(change.removed),
         "waiting": list(change.waiting),
-        "diff": {"before": before, "after": after},
-        **given,
+        "diff": {"before": previous_keys, "after": current_keys},
+        **new_keys,
     }
 
 

@@ -156,7 +156,7 @@ def work(module: AnsibleModule) -> None:
     def ensured(client: Client) -> dict[str, Any]:
         path = Path(module.params["folder"]) / f"{client.name}.kubeconfig"
         try:
-            written = ensure(
+            kubeconfig = ensure(
                 client,
                 Account(module.params["namespace"], module.params["account"]),
                 path,
@@ -168,7 +168,7 @@ def work(module: AnsibleModule) -> None:
         except OSError as error:
             why = f"{path} cannot be written: {error.strerror}"
             raise ApiError(why, cluster=client.name, action="make a kubeconfig") from error
-        return {"changed": written.changed, "path": written.path, "expires": written.expires}
+        return {"changed": kubeconfig.changed, "path": kubeconfig.path, "expires": kubeconfig.expires}
 
     with per_cluster.reported_arguments(module):
         per_cluster.end(module, per_cluster.on_each(module, ensured, _chosen(module.params)))

@@ -136,37 +136,39 @@ def work(module: AnsibleModule) -> None:
     libraries.need(module, "PyYAML", "urllib3")
     params = module.params
     try:
-        given = cluster_options.control_connection(params)
-        if given is None:
+        control_options = cluster_options.control_connection(params)
+        if control_options is None:
             raise cluster_options.ArgumentsError("control is missing: the Secret is on the control cluster")
-        with connect(given, write_cache=not module.check_mode) as control:
-            written = _written(module, control)
+        with connect(control_options, write_cache=not module.check_mode) as control:
+            outcome = _written(module, control)
     except cluster_options.ArgumentsError as error:
         module.fail_json(msg=str(error))
     except (ApiError, AccessError) as error:
         hint = f". {error.hint}" if isinstance(error, AccessError) and error.hint else ""
         module.fail_json(msg=f"{error}{hint}")
     module.exit_json(
-        changed=written.changed,
-        renewed=written.renewed,
+        changed=outcome.changed,
+        renewed=outcome.renewed,
         secret=params["secret"],
-        diff={"before": written.before, "after": written.after},
-        **({"server": written.server} if params["state"] == "present" else {}),
+        diff={"before": outcome.before, "after": outcome.after},
+        **({"server": outcome.server} if params["state"] == "present" else {}),
     )
 
 
 def _written(module: AnsibleModule, control: Client) -> kubeconfig_secret.Written:
     params = module.params
-    place = SecretRef(**params["secret"])
+    secret_reference = SecretRef(**params["secret"])
     labels = {str(key): str(value) for key, value in params["labels"].items()}
     if params["state"] == "absent":
-        return kubeconfig_secret.remove(control, place, labels, check_mode=module.check_mode)
+        return kubeconfig_secret.remove(control, secret_reference, labels, check_mode=module.check_mode)
     clusters = list(cluster_options.connections(params).values())
     if len(clusters) != 1:
         raise cluster_options.ArgumentsError(f"clusters has {len(clusters)} entries: give one")
     key = SecretRef(**params["account_key"]) if params["account_key"] else None
     with connect(clusters[0], control, write_cache=not module.check_mode) as cluster:
-        return kubeconfig_secret.ensure(control, cluster, place, labels, check_mode=module.check_mode, account_key=key)
+        return kubeconfig_secret.ensure(
+            control, cluster, secret_reference, labels, check_mode=module.check_mode, account_key=key
+        )
 
 
 def main() -> None:

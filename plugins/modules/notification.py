@@ -199,9 +199,9 @@ def work(module: AnsibleModule) -> None:
     """Do what the arguments ask for, and end the module with the result."""
     libraries.need(module, "urllib3")
     params = module.params
-    for name, least in (("timeout", 1), ("retries", 0)):
-        if not least <= params[name] < float("inf"):
-            module.fail_json(msg=f"{name} is {short_value(params[name])}, and must be at least {least}")
+    for name, minimum in (("timeout", 1), ("retries", 0)):
+        if not minimum <= params[name] < float("inf"):
+            module.fail_json(msg=f"{name} is {short_value(params[name])}, and must be at least {minimum}")
     time = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     memory, subjects, repeated = None, [], False
     if params["event"] is not None:
@@ -209,11 +209,11 @@ def work(module: AnsibleModule) -> None:
         content = notification.of_event(params["fleet"], params["event"], time)
     else:
         memory = params["memory"]
-        before = _remembered(memory)
-        found = _of_run(params)
-        content = notification.document(found, found.events(before), time)
-        subjects = found.subjects
-        repeated = subjects == sorted(before)
+        previous_subjects = _remembered(memory)
+        run_events = _of_run(params)
+        content = notification.document(run_events, run_events.events(previous_subjects), time)
+        subjects = run_events.subjects
+        repeated = subjects == sorted(previous_subjects)
     chosen = {
         number: hook
         for number, hook in enumerate(params["hooks"], 1)
@@ -248,7 +248,7 @@ def _of_run(params: Mapping[str, Any]) -> notification.Notification:
 
 
 def _post(params: Mapping[str, Any], number: int, hook: Mapping[str, Any], content: Mapping[str, Any]) -> str:
-    """Return why it was not posted; empty when it was."""
+    """Post a notification, and return the error, or an empty text."""
     body = notification.slack(content) if hook["format"] == "slack" else content
     headers = {str(name): str(value) for name, value in hook["headers"].items()}
     limits = {"timeout": params["timeout"], "retries": params["retries"], "ca_file": hook["ca_file"] or ""}
@@ -261,8 +261,8 @@ def _post(params: Mapping[str, Any], number: int, hook: Mapping[str, Any], conte
 
 def _remembered(path: str | None) -> Collection[str]:
     try:
-        found = json.loads(Path(path).read_text(encoding="utf-8")) if path else {}
-        return [str(each) for each in found["wrong"]] if found else []
+        memory = json.loads(Path(path).read_text(encoding="utf-8")) if path else {}
+        return [str(subject) for subject in memory["wrong"]] if memory else []
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return []
 

@@ -140,7 +140,7 @@ def _matching(client: Client, kind: Mapping[str, Any]) -> list[Object]:
 
 def _drivers(claim: Object) -> set[str]:
     """Return the drivers of the devices that a ResourceClaim was given."""
-    return {text(each, "driver") for each in entries(claim, "status", "allocation", "devices", "results")}
+    return {text(allocation, "driver") for allocation in entries(claim, "status", "allocation", "devices", "results")}
 
 
 def _projection(value: Object, kind: Mapping[str, Any]) -> dict[str, Any]:

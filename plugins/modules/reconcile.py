@@ -470,35 +470,35 @@ def _control_message(error: reconcile.ControlClusterError) -> str:
 
 def _result(module: AnsibleModule, settings: reconcile.Settings, done: reconcile.Run) -> dict[str, Any]:
     clusters = _clusters(done)
-    failed = [name for name, found in clusters.items() if found["failed"]]
-    written = done.builds if module.params["state"] != "planned" else []
+    failed = [name for name, summary_outcome in clusters.items() if summary_outcome["failed"]]
+    written_builds = done.builds if module.params["state"] != "planned" else []
     if done.refused:
         # The last build was not written.
-        written = done.builds[:-1]
-    *earlier, last = done.current_builds
-    built = manifests.build_result(last, module.params["table_width"], earlier, done.builds[0])
-    control_changed = any(each.changes for each in written) or any(
-        each.control is not None and not isinstance(each.control, Failure) and each.control.changed
-        for each in done.applied
+        written_builds = done.builds[:-1]
+    *earlier, last_build = done.current_builds
+    built = manifests.build_result(last_build, module.params["table_width"], earlier, done.builds[0])
+    control_changed = any(step.changes for step in written_builds) or any(
+        step.control is not None and not isinstance(step.control, Failure) and step.control.changed
+        for step in done.applied
     )
     is_refused = bool(done.refused or refusals(done.builds[-1], settings.building.refuses))
     # The run of a refused plan changes nothing.
     objects = [] if is_refused and module.check_mode else reconcile.object_changes(settings, done)
-    found = _outcome(module, done, objects, failed)
+    summary_outcome = _outcome(module, done, objects, failed)
     decision = done.decision
     control_changed = control_changed or bool(decision and decision.is_new)
     result: dict[str, Any] = {
-        "changed": control_changed or any(each.changed for each in done.applied) or bool(done.sizes.resized),
+        "changed": control_changed or any(step.changed for step in done.applied) or bool(done.sizes.resized),
         "control_changed": control_changed,
         "changed_clusters": sorted(
-            {each.cluster for each in objects if each.cluster} | {each.cluster for each in done.sizes.resized}
+            {step.cluster for step in objects if step.cluster} | {step.cluster for step in done.sizes.resized}
         ),
         **{name: built[name] for name in ("table", "services", "costs", "summary")},
-        **_shown(module, done, built, found.summary, is_refused=is_refused),
-        "outcome": without_templates(api.wire(found)),
-        "refused": list(dict.fromkeys([*done.refused, *refused(found, module.params["strict"])])),
+        **_shown(module, done, built, summary_outcome.summary, is_refused=is_refused),
+        "outcome": without_templates(api.wire(summary_outcome)),
+        "refused": list(dict.fromkeys([*done.refused, *refused(summary_outcome, module.params["strict"])])),
         "clusters": clusters,
-        "resized": [asdict(each) for each in done.sizes.resized],
+        "resized": [asdict(step) for step in done.sizes.resized],
         "failed_clusters": failed,
     }
     if decision is not None:
@@ -507,17 +507,17 @@ def _result(module: AnsibleModule, settings: reconcile.Settings, done: reconcile
         result["msg"] = "\n".join(f"{name}: {clusters[name]['msg']}" for name in failed)
     if module._diff:
         result["diff"] = manifests.counts_diff(objects)
-        result["diff"] += [entry for outcome in written for entry in manifests.file_diff(outcome)]
+        result["diff"] += [entry for outcome in written_builds for entry in manifests.file_diff(outcome)]
         result["diff"] += [entry for outcomes in done.applied for entry in apply_results.diffs(outcomes)]
-        result["diff"] += [_size_diff(each) for each in done.sizes.resized]
+        result["diff"] += [_size_diff(step) for step in done.sizes.resized]
     return result
 
 
 def _clusters(done: reconcile.Run) -> dict[str, dict[str, Any]]:
     """Return each workload cluster, with the last of its steps that failed."""
     clusters = observed_fleet.clusters(done.observed[-1]) if done.observed else {}
-    for name, last in done.clusters.items():
-        applied = apply_results.cluster_result(last)
+    for name, last_outcome in done.clusters.items():
+        applied = apply_results.cluster_result(last_outcome)
         clusters[name]["changed"] = applied["changed"]
         if applied["failed"] and not clusters[name]["failed"]:
             clusters[name] |= {"failed": True, "msg": applied["msg"]}
@@ -537,7 +537,7 @@ def _outcome(
         objects,
         failed,
         _warnings(done, manifests.all_warnings),
-        resized=[each.cluster for each in done.sizes.resized],
+        resized=[resized_pool.cluster for resized_pool in done.sizes.resized],
         decision=done.decision.generation if done.decision else None,
         outages=() if module.params["allow_outage"] else outages(done.builds[-1]),
         rollouts=stopped_rollouts(done.builds[-1]),
@@ -551,26 +551,29 @@ def _outcome(
 def _shown(
     module: AnsibleModule, done: reconcile.Run, built: Mapping[str, Any], summary: str, *, is_refused: bool
 ) -> dict[str, Any]:
-    last, width = done.builds[-1], module.params["table_width"]
+    last_build, width = done.builds[-1], module.params["table_width"]
     document: Mapping[str, Any]
-    if last.answer:
-        table, document = what_if_output.table(last.answer, width), api.wire(what_if_output.document(last.answer))
+    if last_build.answer:
+        table, document = (
+            what_if_output.table(last_build.answer, width),
+            api.wire(what_if_output.document(last_build.answer)),
+        )
     elif module.params["view"] == "status":
-        found = last.fleet_status
-        table, document = tables(found, last.now, width), api.wire(found)
+        fleet_status = last_build.fleet_status
+        table, document = tables(fleet_status, last_build.now, width), api.wire(fleet_status)
     else:
-        planned = plan_output.document(last.plan)
+        planned = plan_output.document(last_build.plan)
         document = api.wire(planned)
         table = [
             *(["The plan is refused, and nothing changes:", ""] if is_refused else []),
             *built["table"],
-            *(line for part in ("services", "costs") if built[part] for line in ("", *built[part])),
+            *(line for section in ("services", "costs") if built[section] for line in ("", *built[section])),
         ]
         sizes = [
-            f"{each.cluster}: node pool {each.pool}: {each.before} to {each.after} nodes" for each in done.sizes.resized
+            f"{pool.cluster}: node pool {pool.pool}: {pool.before} to {pool.after} nodes" for pool in done.sizes.resized
         ]
         table += ["", *sizes] if sizes else []
-        steps = rollout_steps(last.plan, last.forecast)
+        steps = rollout_steps(last_build.plan, last_build.forecast)
         if steps:
             document = {**document, "rollouts": [api.wire(rollout) for rollout in steps]}
             table += ["", *steps_output.table(steps, width)]
@@ -585,7 +588,7 @@ def _uncopied(module: AnsibleModule, planned: plan_output.PlanDocument) -> list[
     know what a cluster without a host is; neither is that known where the control cluster, which may have
     InferenceClusters, is not read."""
     params = module.params
-    hosts = {*(each["name"] for each in params["clusters"]), *params["others"], *params["hosts"]}
+    hosts = {*(cluster["name"] for cluster in params["clusters"]), *params["others"], *params["hosts"]}
     knows_hosts = params["state"] in ("decided", "applied") and not params["control_unread"]
     return [
         copy
@@ -605,8 +608,8 @@ def _decision_text(decision: Decision, is_preview: bool) -> str:
 
 def _size_diff(resize: Resize) -> dict[str, str]:
     header = f"{resize.cluster}: node pool {resize.pool}"
-    before, after = (f"nodes: {nodes}\n" for nodes in (resize.before, resize.after))
-    return {"before_header": header, "after_header": header, "before": before, "after": after}
+    previous_nodes, current_nodes = (f"nodes: {nodes}\n" for nodes in (resize.before, resize.after))
+    return {"before_header": header, "after_header": header, "before": previous_nodes, "after": current_nodes}
 
 
 def main() -> None:

@@ -120,14 +120,14 @@ def work(module: AnsibleModule) -> None:
         module.warn(str(problem))
     if loaded.errors and module.params["fail_on_error"]:
         fail(module, loaded.errors)
-    found = document(loaded)
+    resource_document = document(loaded)
     module.exit_json(
         changed=False,
-        resources=found.resources,
-        errors=found.errors,
-        warnings_found=found.warnings,
-        ignored=found.ignored,
-        **shown(module, lines(found), api.wire(found)),
+        resources=resource_document.resources,
+        errors=resource_document.errors,
+        warnings_found=resource_document.warnings,
+        ignored=resource_document.ignored,
+        **shown(module, lines(resource_document), api.wire(resource_document)),
     )
 
 

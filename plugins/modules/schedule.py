@@ -151,7 +151,7 @@ def work(module: AnsibleModule) -> None:
     removed = plan_output.removals(outcome.plan, "removed", "replaced")
     result = {
         "changed": False,
-        "removed": [api.wire(each) for each in removed],
+        "removed": [api.wire(replica) for replica in removed],
         "warnings_found": all_warnings(outcome.loaded, more=outcome.plan.warnings),
         **api.wire(plan_output.document(outcome.plan)),
     }

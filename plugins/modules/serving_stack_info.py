@@ -178,16 +178,16 @@ def work(module: AnsibleModule) -> None:
     resources = [*declared.live, *map(api.wire, declared.loaded.resources)]
     if any(_is_model_gateway(value) for value in resources):
         resources = [*declared_resources.on_control_cluster(module, _COUNTED), *resources]
-    found = _clusters(resources)
+    stacks = _clusters(resources)
     invalid = {ref.kind for ref in declared.loaded.unusable}
     # The cluster of an invalid ServingStack is not known.
-    held = declared.held.union(found) if "ServingStack" in invalid else declared.held
+    held_clusters = declared.held_clusters.union(stacks) if "ServingStack" in invalid else declared.held_clusters
     names = module.params["names"]
-    asked = held.union(found) if names is None else frozenset(names)
+    requested = held_clusters.union(stacks) if names is None else frozenset(names)
     module.exit_json(
         changed=False,
-        clusters={name: cluster for name, cluster in found.items() if name in asked - held},
-        held=sorted(held & asked),
+        clusters={name: cluster for name, cluster in stacks.items() if name in requested - held_clusters},
+        held=sorted(held_clusters & requested),
         gateway=gateway,
         gateway_held="InferenceGateway" in invalid,
     )
@@ -199,24 +199,26 @@ def _clusters(resources: list[Object]) -> dict[str, dict[str, Any]]:
     for value in resources:
         name = "/".join(filter(None, (text(value, "metadata", "namespace"), text(value, "metadata", "name"))))
         by_kind.setdefault(text(value, "kind"), {})[name] = value
-    known = expected(resources)
+    expected_state = expected(resources)
     needs = _gateway_needs(by_kind)
-    found = {}
+    settings_by_cluster = {}
     for name, cluster in sorted(by_kind.get("InferenceCluster", {}).items()):
         composed = _composed(cluster, by_kind.get("InferenceClass", {}))
         stacks = [value for value in by_kind.get("ServingStack", {}).values() if _cluster_of(value) == name] or composed
         spec = fields(stacks[0], "spec") if stacks else {}
-        found[name] = {
-            "drivers": known.cluster(name).drivers,
-            "pools": {promise.pool: sorted(promise.drivers) for promise in known.cluster(name).promises},
+        settings_by_cluster[name] = {
+            "drivers": expected_state.cluster(name).drivers,
+            "pools": {promise.pool: sorted(promise.drivers) for promise in expected_state.cluster(name).promises},
             "gateway_needs": needs.get(name, []),
             "source": text(cluster, "spec", "cluster", "source"),
             "stack": {key: value for key, value in spec.items() if key != "secrets"},
             "replicas": sorted(
-                place for place, value in by_kind.get("ModelReplica", {}).items() if _cluster_of(value) == name
+                replica_key
+                for replica_key, value in by_kind.get("ModelReplica", {}).items()
+                if _cluster_of(value) == name
             ),
         }
-    return found
+    return settings_by_cluster
 
 
 def _gateway(resources: Sequence[api.Resource], live: Sequence[Object]) -> dict[str, Any]:
@@ -243,7 +245,7 @@ def _is_model_gateway(value: Object) -> bool:
 
 
 def _gateway_needs(by_kind: Mapping[str, Mapping[str, Object]]) -> dict[str, list[str]]:
-    """Return what gateways in mode Model need, by cluster. Invalid resources count for nothing."""
+    """Return the needs of Model gateways, by cluster. Invalid resources are ignored."""
     gateways = [value for value in by_kind.get("InferenceGateway", {}).values() if _is_model_gateway(value)]
     if not gateways:
         return {}
@@ -258,13 +260,13 @@ def _gateway_needs(by_kind: Mapping[str, Mapping[str, Object]]) -> dict[str, lis
 
 
 def _parsed(model: type[Resource], values: Iterable[Object]) -> list[Resource]:
-    found = []
+    resources = []
     for value in values:
         with contextlib.suppress(api.InvalidResource):
             resource = api.parse(value)
             if isinstance(resource, model):
-                found.append(resource)
-    return found
+                resources.append(resource)
+    return resources
 
 
 def _cluster_of(value: Object) -> str:
@@ -274,10 +276,10 @@ def _cluster_of(value: Object) -> str:
 def _composed(cluster: Object, classes: dict[str, Object]) -> list[Object]:
     try:
         resource = api.parse(cluster)
-        known = {name: api.parse(value) for name, value in classes.items()}
+        parsed_classes = {name: api.parse(value) for name, value in classes.items()}
         if not isinstance(resource, api.InferenceCluster):
             return []
-        sound = {name: value for name, value in known.items() if isinstance(value, api.InferenceClass)}
+        sound = {name: value for name, value in parsed_classes.items() if isinstance(value, api.InferenceClass)}
         return [value for value in cluster_objects(resource, sound) if value["kind"] == "ServingStack"]
     except (InvalidPool, api.InvalidResource):
         # Problems of its pools are reported when the cluster is built.

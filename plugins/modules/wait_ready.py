@@ -195,21 +195,26 @@ def work(module: AnsibleModule) -> None:
     """Do what the arguments ask for, and end the module with the result."""
     libraries.need(module, "PyYAML", "urllib3")
     seconds = 0.0 if module.check_mode else module.params["wait"]
-    shown = progress.of(module)
+    seen_progress = progress.of(module)
     with per_cluster.reported_arguments(module):
         awaited = _awaited(module.params)
 
         def settled(client: Client) -> dict[str, Any]:
             objects = (*awaited.objects, *_of_releases(client, module.params["releases"]))
-            return _result(settle(client, replace(awaited, objects=objects), time.monotonic() + seconds, shown))
+            return _result(settle(client, replace(awaited, objects=objects), time.monotonic() + seconds, seen_progress))
 
         per_cluster.end(module, per_cluster.on_each(module, settled), may_fail=not module.check_mode)
 
 
 def _of_releases(client: Client, names: Sequence[str]) -> list[Object]:
     """Return the objects of releases that become ready."""
-    found = releases(client, time.time(), WORKLOADS) if names else []
-    return [value for each in found if f"{each['namespace']}/{each['name']}" in names for value in each["objects"]]
+    helm_releases = releases(client, time.time(), WORKLOADS) if names else []
+    return [
+        value
+        for release in helm_releases
+        if f"{release['namespace']}/{release['name']}" in names
+        for value in release["objects"]
+    ]
 
 
 def _awaited(params: Mapping[str, Any]) -> Awaited:
@@ -232,16 +237,20 @@ def _pools(driver: Any, value: Any) -> list[str]:
 
 def _objects(option: str, values: Sequence[Mapping[str, Any]], namespace: str) -> tuple[Object, ...]:
     """Return objects in their wire format, each with a name and a namespace."""
-    found = []
+    objects = []
     for index, value in enumerate(values):
         metadata = value.get("metadata")
         if not isinstance(metadata, Mapping):
             metadata = {key: value[key] for key in ("name", "namespace") if value.get(key)}
-        whole = {**value, "metadata": {**metadata, "namespace": metadata.get("namespace") or namespace}}
-        if not (text(whole, "apiVersion") and text(whole, "kind") and text(whole, "metadata", "name")):
+        complete_object = {**value, "metadata": {**metadata, "namespace": metadata.get("namespace") or namespace}}
+        if not (
+            text(complete_object, "apiVersion")
+            and text(complete_object, "kind")
+            and text(complete_object, "metadata", "name")
+        ):
             raise cluster_options.ArgumentsError(f"{option}[{index}] has no apiVersion, kind or metadata.name")
-        found.append(whole)
-    return tuple(found)
+        objects.append(complete_object)
+    return tuple(objects)
 
 
 def _result(states: Iterable[tuple[Object, Any]]) -> dict[str, Any]:
@@ -256,9 +265,12 @@ def _result(states: Iterable[tuple[Object, Any]]) -> dict[str, Any]:
         }
         for value, state in states
     ]
-    wrong = [found for found in objects if not found["ready"]]
-    places = ["/".join(filter(None, (found["namespace"], found["name"]))) for found in wrong]
-    lines = [f"{found['kind']} {place}: {found['message']}" for found, place in zip(wrong, places, strict=True)]
+    wrong = [object_state for object_state in objects if not object_state["ready"]]
+    object_names = ["/".join(filter(None, (object_state["namespace"], object_state["name"]))) for object_state in wrong]
+    lines = [
+        f"{object_state['kind']} {object_name}: {object_state['message']}"
+        for object_state, object_name in zip(wrong, object_names, strict=True)
+    ]
     return {"changed": False, "failed": bool(wrong), "msg": "\n".join(lines), "objects": objects}
 
 

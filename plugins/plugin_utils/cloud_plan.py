@@ -32,22 +32,22 @@ def planned(
 
     if PYDANTIC_IMPORT_ERROR:
         raise AnsibleFilterError(missing_required_lib("pydantic"))
-    given = options or {}
+    plan_options = options or {}
     name = f"modelplane.fleet.{kind.removesuffix('Cluster').lower()}_plan"
-    if not isinstance(cluster, Mapping) or not isinstance(given, Mapping):
+    if not isinstance(cluster, Mapping) or not isinstance(plan_options, Mapping):
         raise AnsibleFilterError(f"{name}: the input must be of kind {kind}, the options a mapping")
-    for key in given:
+    for key in plan_options:
         if key not in (*mappings, *lists):
             hint = nearest_key(key, sorted((*mappings, *lists)))
             raise AnsibleFilterError(f"{name}: options.{key} is not known. {hint}")
     for key in mappings:
-        if not isinstance(given.get(key) or {}, Mapping):
+        if not isinstance(plan_options.get(key) or {}, Mapping):
             raise AnsibleFilterError(f"{name}: options.{key} must be a mapping")
     for key in lists:
-        if isinstance(given.get(key) or [], (str, Mapping)):
+        if isinstance(plan_options.get(key) or [], (str, Mapping)):
             raise AnsibleFilterError(f"{name}: options.{key} must be a list")
     empty: dict[str, Any] = {**{key: {} for key in mappings}, **{key: [] for key in lists}}
-    chosen = {key: plain(given.get(key) or default) for key, default in empty.items()}
+    chosen = {key: plain(plan_options.get(key) or default) for key, default in empty.items()}
     try:
         return plan(plain(cluster), chosen)
     except InvalidClusterError as error:

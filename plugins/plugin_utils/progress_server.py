@@ -45,9 +45,9 @@ class Server:
         self._listening.listen(_WAITING)
         self._ended = False
         self._selector = selectors.DefaultSelector()
-        for each in (self._listening, self._awake):
-            each.setblocking(False)
-            self._selector.register(each, selectors.EVENT_READ)
+        for endpoint in (self._listening, self._awake):
+            endpoint.setblocking(False)
+            self._selector.register(endpoint, selectors.EVENT_READ)
         self._thread = threading.Thread(target=self._serve, name="progress", daemon=True)
         self._thread.start()
 
@@ -62,14 +62,14 @@ class Server:
         with contextlib.suppress(OSError):
             self._wake.send(b".")
         self._thread.join()
-        for each in list(self._rests):
-            each.close()
+        for sender in list(self._rests):
+            sender.close()
         self._selector.close()
         self._close()
 
     def _close(self) -> None:
-        for each in (self._listening, self._awake, self._wake):
-            each.close()
+        for endpoint in (self._listening, self._awake, self._wake):
+            endpoint.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _serve(self) -> None:
@@ -98,16 +98,16 @@ class Server:
             return
         except OSError:
             data = b""
-        *lines, rest = (self._rests[sender] + data).split(b"\n")
+        *lines, incomplete_line = (self._rests[sender] + data).split(b"\n")
         with self._lock:
             for line in lines:
                 report = _report(line)
                 self._board.take(id(sender), report, time.monotonic())
-            if not data or len(rest) > _LONGEST:
+            if not data or len(incomplete_line) > _LONGEST:
                 # Of a process that was killed, too.
                 self._board.forget(id(sender))
-        self._rests[sender] = rest
-        if not data or len(rest) > _LONGEST:
+        self._rests[sender] = incomplete_line
+        if not data or len(incomplete_line) > _LONGEST:
             self._selector.unregister(sender)
             del self._rests[sender]
             sender.close()

@@ -117,7 +117,7 @@ def _forget(params: Mapping[str, Any], outcomes: Outcomes, progress: Progress) -
 
 
 def settings(params: Mapping[str, Any], check_mode: bool, progress: Progress = unseen) -> Settings:
-    """Return what a run is asked to do, and reports to `progress`. Raises ApplyError and ArgumentsError."""
+    """Return the settings of a run that reports to `progress`. Raises ApplyError and ArgumentsError."""
     connections = cluster_options.connections(params)
     control = cluster_options.control_connection(params)
     if not connections and control is None:
@@ -184,8 +184,8 @@ def _lease(lease: Mapping[str, Any] | None, decision: int | None) -> tuple[str, 
     """Return the holder of locks and their duration in seconds; None where nothing is locked."""
     if lease is None and decision is None:
         return None
-    given = lease or {}
-    return holder_name(given.get("holder") or f"apply-{uuid.uuid4()}"), given.get("duration", 60.0)
+    lease_options = lease or {}
+    return holder_name(lease_options.get("holder") or f"apply-{uuid.uuid4()}"), lease_options.get("duration", 60.0)
 
 
 def _summary_of(outcomes: Outcomes, is_preview: bool) -> str:
@@ -240,7 +240,7 @@ def _named(outcomes: Outcomes) -> Iterator[tuple[str, Outcome]]:
 
 
 def cluster_result(outcome: Outcome) -> dict[str, Any]:
-    """Return what became of a cluster, without the content of objects."""
+    """Return the result of a cluster, without the content of objects."""
     if isinstance(outcome, Failure):
         return {"changed": False, "failed": True, "msg": outcome.message}
     return {
@@ -248,32 +248,40 @@ def cluster_result(outcome: Outcome) -> dict[str, Any]:
         "failed": outcome.failed,
         "msg": _summary(outcome),
         "ready": outcome.ready,
-        "objects": [_object(found) for found in outcome.results],
-        "kept": [f"{each.kind} {each.name}: {each.message}" for each in outcome.results if each.action == "skipped"],
+        "objects": [_object(object_result) for object_result in outcome.results],
+        "kept": [
+            f"{skipped_result.kind} {skipped_result.name}: {skipped_result.message}"
+            for skipped_result in outcome.results
+            if skipped_result.action == "skipped"
+        ],
         "notes": list(outcome.notes),
         "requests": dict(sorted(outcome.requests.items())),
     }
 
 
 def _summary(applied: Applied) -> str:
-    counts = Counter(found.action for found in applied.results)
-    parts = [f"{counts[action]} {action}" for action in _ACTIONS if counts[action]]
-    failures = [f"{found.key}: {found.message}" for found in applied.results if found.action == "failed"]
-    return "\n".join([", ".join(parts) or "nothing to do", *first_lines(failures, _MOST_FAILURES)])
+    counts = Counter(object_result.action for object_result in applied.results)
+    action_counts = [f"{counts[action]} {action}" for action in _ACTIONS if counts[action]]
+    failures = [
+        f"{object_result.key}: {object_result.message}"
+        for object_result in applied.results
+        if object_result.action == "failed"
+    ]
+    return "\n".join([", ".join(action_counts) or "nothing to do", *first_lines(failures, _MOST_FAILURES)])
 
 
-def _object(found: Result) -> dict[str, Any]:
+def _object(object_result: Result) -> dict[str, Any]:
     entry: dict[str, Any] = {
-        "kind": found.kind,
-        "namespace": found.namespace,
-        "name": found.name,
-        "api_version": found.api_version,
-        "action": found.action,
-        "message": found.message,
+        "kind": object_result.kind,
+        "namespace": object_result.namespace,
+        "name": object_result.name,
+        "api_version": object_result.api_version,
+        "action": object_result.action,
+        "message": object_result.message,
     }
-    if found.subresource:
-        entry["subresource"] = found.subresource
-    return entry if found.ready is None else {**entry, "ready": found.ready}
+    if object_result.subresource:
+        entry["subresource"] = object_result.subresource
+    return entry if object_result.ready is None else {**entry, "ready": object_result.ready}
 
 
 def diffs(outcomes: Outcomes) -> list[dict[str, str]]:
@@ -284,14 +292,18 @@ def diffs(outcomes: Outcomes) -> list[dict[str, str]]:
 def _diffs(cluster: str, outcome: Outcome) -> Iterator[dict[str, str]]:
     if isinstance(outcome, Failure):
         return
-    for found in outcome.results:
-        if found.action not in CHANGES:
+    for object_result in outcome.results:
+        if object_result.action not in CHANGES:
             continue
-        manager = STATUS_MANAGER if found.subresource else FIELD_MANAGER
-        gone = found.action == "deleted"
-        before, after = change(found.before, None if gone else found.after, manager, found.subresource)
-        header = f"{cluster}: {found.key}{f' ({found.subresource})' if found.subresource else ''}"
-        yield {"before_header": header, "after_header": header, "before": before, "after": after}
+        manager = STATUS_MANAGER if object_result.subresource else FIELD_MANAGER
+        is_deleted = object_result.action == "deleted"
+        previous_text, new_text = change(
+            object_result.before, None if is_deleted else object_result.after, manager, object_result.subresource
+        )
+        header = (
+            f"{cluster}: {object_result.key}{f' ({object_result.subresource})' if object_result.subresource else ''}"
+        )
+        yield {"before_header": header, "after_header": header, "before": previous_text, "after": new_text}
 
 
 def warnings(outcomes: Outcomes) -> list[str]:

@@ -45,30 +45,30 @@ def connections(params: Mapping[str, Any]) -> dict[str, Connection]:
     """Return the connections of the argument `clusters`, by name, in their order. Raises ArgumentsError."""
     bounds = limits(params)
     entries: Sequence[Mapping[str, Any]] = params.get("clusters") or ()
-    found: dict[str, Connection] = {}
+    connections_by_name: dict[str, Connection] = {}
     problems: list[str] = []
     for index, entry in enumerate(entries):
         name = str(entry.get("name") or "")
         if not name:
             problems.append(f"clusters[{index}].name is empty")
-        elif name in found:
+        elif name in connections_by_name:
             problems.append(f"clusters[{index}].name: there are two clusters {name}")
         else:
             try:
-                found[name] = connection(name, entry, **bounds)
+                connections_by_name[name] = connection(name, entry, **bounds)
             except ArgumentsError as error:
                 problems.append(str(error))
     if problems:
         raise ArgumentsError("\n".join(problems))
-    return found
+    return connections_by_name
 
 
 def control_connection(params: Mapping[str, Any]) -> Connection | None:
     """Return the connection of the argument `control`, None without; an empty one uses the kubeconfig of kubectl."""
-    given = params.get("control")
-    if given is None:
+    control_options = params.get("control")
+    if control_options is None:
         return None
-    return connection(CONTROL, given, standard=True, **limits(params))
+    return connection(CONTROL, control_options, standard=True, **limits(params))
 
 
 def connection(name: str, given: Mapping[str, Any], **more: Any) -> Connection:
@@ -79,14 +79,14 @@ def connection(name: str, given: Mapping[str, Any], **more: Any) -> Connection:
     )
     values: dict[str, Any] = {key: str(given[key]) for key in texts if given.get(key)}
     secret = _given(given.get("secret"))
-    ways = {cloud: options for cloud in LOGINS if (options := _given(given.get(cloud)))}
-    if len(ways) > 1:
-        raise ArgumentsError(f"{name}: {' and '.join(ways)} are given. Give one way to reach the cluster")
+    logins = {cloud: options for cloud in LOGINS if (options := _given(given.get(cloud)))}
+    if len(logins) > 1:
+        raise ArgumentsError(f"{name}: {' and '.join(logins)} are given. Give one way to reach the cluster")
     verify = given.get("verify")
     return Connection(
         name,
         secret=SecretRef(**secret) if secret else None,
-        login=next((LOGINS[cloud].of(**options) for cloud, options in ways.items()), None),
+        login=next((LOGINS[cloud].of(**options) for cloud, options in logins.items()), None),
         verify=True if verify is None else bool(verify),
         **values,
         **more,
@@ -96,13 +96,13 @@ def connection(name: str, given: Mapping[str, Any], **more: Any) -> Connection:
 def cloud_connections(params: Mapping[str, Any], provided: Collection[str]) -> dict[str, CloudConnection]:
     """Return the logins of the argument `clusters` at clusters by their names in a cloud, by cluster, without those of
     clusters that others created."""
-    found: dict[str, CloudConnection] = {}
+    logins_by_cluster: dict[str, CloudConnection] = {}
     for entry in params.get("clusters") or ():
         for cloud in LOGINS:
             options = _given(entry.get(cloud))
             if options and entry["name"] not in provided:
-                found[str(entry["name"])] = CloudConnection(cloud, options)
-    return found
+                logins_by_cluster[str(entry["name"])] = CloudConnection(cloud, options)
+    return logins_by_cluster
 
 
 def forks(params: Mapping[str, Any]) -> int:

@@ -91,8 +91,8 @@ class ConnectionsError(Exception):
 def clusters(hosts: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the argument `clusters` for hosts (inventory name -> variables), in their order, without those of files
     only. Raises ConnectionsError with all problems of all hosts."""
-    found: dict[str, dict[str, Any]] = {}
-    places: dict[str, str] = {}
+    connections_by_name: dict[str, dict[str, Any]] = {}
+    hosts_by_cluster: dict[str, str] = {}
     problems: list[str] = []
     for host, variables in hosts.items():
         try:
@@ -103,13 +103,15 @@ def clusters(hosts: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
         if connection is None:
             continue
         name = connection["name"]
-        if name in found:
-            problems.append(f"{host}: fleet_cluster is {name}, as of host {places[name]}: one host for each cluster")
+        if name in connections_by_name:
+            problems.append(
+                f"{host}: fleet_cluster is {name}, as of host {hosts_by_cluster[name]}: one host for each cluster"
+            )
             continue
-        found[name], places[name] = connection, host
+        connections_by_name[name], hosts_by_cluster[name] = connection, host
     if problems:
         raise ConnectionsError(problems)
-    return list(found.values())
+    return list(connections_by_name.values())
 
 
 def is_unused(variables: Mapping[str, Any]) -> bool:
@@ -126,21 +128,23 @@ def provisioned(host: str, variables: Mapping[str, Any], known: Mapping[str, Map
     about = known.get(variables.get("fleet_cluster") or host) or {}
     if variables.get("fleet_provision", "managed") != "managed" or not about.get("provider"):
         return {}
-    way = (cluster_connection(host, variables) or {}).get(about["provider"]) or {}
-    if (variables.get("__fleet_cloud_name") or way.get("cluster")) != about["cloud_name"]:
+    login_options = (cluster_connection(host, variables) or {}).get(about["provider"]) or {}
+    if (variables.get("__fleet_cloud_name") or login_options.get("cluster")) != about["cloud_name"]:
         return {}
-    return about if way.get("project") in (None, "", about["project"]) or not about["project"] else {}
+    return about if login_options.get("project") in (None, "", about["project"]) or not about["project"] else {}
 
 
 def cluster_connection(host: str, variables: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return an entry of the argument `clusters`, None for a cluster of files only. Raises ConnectionsError."""
-    given = [name for name in ("fleet_kubeconfig", "fleet_context", "fleet_connection") if variables.get(name)]
+    connection_variables = [
+        name for name in ("fleet_kubeconfig", "fleet_context", "fleet_connection") if variables.get(name)
+    ]
     target = variables.get("fleet_target")
-    if target is None and given:
+    if target is None and connection_variables:
         raise ConnectionsError(
             [
-                f"{host}: {given[0]} is set, but fleet_target is not: set fleet_target to {KUBERNETES} to apply to the "
-                f"cluster, or to {DIRECTORY} to write files only"
+                f"{host}: {connection_variables[0]} is set, but fleet_target is not: set fleet_target to {KUBERNETES} "
+                f"to apply to the cluster, or to {DIRECTORY} to write files only"
             ]
         )
     if target is None or target == DIRECTORY:
@@ -153,9 +157,9 @@ def cluster_connection(host: str, variables: Mapping[str, Any]) -> dict[str, Any
     problems = [] if isinstance(name, str) else [f"{host}: fleet_cluster must be text{_not_text(name)}"]
     connection = _written(f"{host}: fleet_connection", variables.get("fleet_connection"), problems)
     _shorten(host, connection, variables, problems)
-    for way in registry.BY_NAME:
-        if not problems and way in connection:
-            connection[way] = _logged_in(host, way, connection[way], variables, problems)
+    for cloud_name in registry.BY_NAME:
+        if not problems and cloud_name in connection:
+            connection[cloud_name] = _logged_in(host, cloud_name, connection[cloud_name], variables, problems)
     if not problems:
         problems.extend(_contradictions(f"{host}: fleet_connection", connection))
     if not problems and not _methods(connection) and "context" not in connection:
@@ -216,8 +220,12 @@ def of_manifest(cluster: api.InferenceCluster | api.CloudCluster) -> dict[str, A
     provisions is its name in the cloud, derived from the manifest's name. Manifests of other sources have none.
     """
     if isinstance(cluster, api.CloudCluster):
-        own = registry.BY_KIND[cluster.kind]
-        return {own.name: own.login.of(cluster.spec, own.cluster_name(cluster.namespace, cluster.name))}
+        cluster_cloud = registry.BY_KIND[cluster.kind]
+        return {
+            cluster_cloud.name: cluster_cloud.login.of(
+                cluster.spec, cluster_cloud.cluster_name(cluster.namespace, cluster.name)
+            )
+        }
     source = cluster.spec.cluster
     if source.source == "Existing" and source.existing is not None:
         ref = source.existing.secret_ref
@@ -249,45 +257,45 @@ def _shorten(host: str, connection: dict[str, Any], variables: Mapping[str, Any]
             problems.append(f"{host}: {name} must be text{_not_text(value)}")
             continue
         key = name.removeprefix("fleet_")
-        if key == "kubeconfig" or not any(way in connection for way in _WITH_CONTEXT):
-            for other in _METHOD_KEYS:
-                connection.pop(other, None)
+        if key == "kubeconfig" or not any(method in connection for method in _WITH_CONTEXT):
+            for method_key in _METHOD_KEYS:
+                connection.pop(method_key, None)
         connection[key] = value
 
 
 def _logged_in(
-    host: str, way: str, written: Mapping[str, Any], variables: Mapping[str, Any], problems: list[str]
+    host: str, cloud_name: str, written_options: Mapping[str, Any], variables: Mapping[str, Any], problems: list[str]
 ) -> dict[str, Any]:
     """Return a cluster in a cloud with the login that creates it, who may work on it: the variables of the role that
     creates it win over what is written, and that over the account of the cluster's credentials."""
-    login = registry.BY_NAME[way].login
-    accounts = variables.get(f"{way}_cluster_accounts") or {}
+    login = registry.BY_NAME[cloud_name].login
+    accounts = variables.get(f"{cloud_name}_cluster_accounts") or {}
     name = variables.get("fleet_credentials") or "default"
     account = accounts.get(name) if isinstance(accounts, Mapping) else None
-    found = {}
+    login_options = {}
     for key, value in account.items() if isinstance(account, Mapping) else ():
         if key not in login.options:
             hint = nearest_key(key, login.options)
-            problems.append(f"{host}: {way}_cluster_accounts.{name}.{key} is not a known key. {hint}")
+            problems.append(f"{host}: {cloud_name}_cluster_accounts.{name}.{key} is not a known key. {hint}")
         elif value:
-            found[key] = value
-    found.update(_set_by(variables, login.defaults))
-    found.update(written)
-    found.update(_set_by(variables, login.overrides))
-    return _options(f"{host}: login of fleet_connection.{way}", found, login.options, problems)
+            login_options[key] = value
+    login_options.update(_set_by(variables, login.defaults))
+    login_options.update(written_options)
+    login_options.update(_set_by(variables, login.overrides))
+    return _options(f"{host}: login of fleet_connection.{cloud_name}", login_options, login.options, problems)
 
 
 def _set_by(variables: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
     """Return the options that variables, or keys of variables (`variable.key`), set."""
-    found = {}
+    options_set = {}
     for name, option in names.items():
         variable, __, key = name.partition(".")
         value = variables.get(variable)
         if key:
             value = value.get(key) if isinstance(value, Mapping) else None
         if value:
-            found[option] = value
-    return found
+            options_set[option] = value
+    return options_set
 
 
 def _written(where: str, value: Any, problems: list[str]) -> dict[str, Any]:
@@ -301,16 +309,18 @@ def _options(where: str, value: Any, known: Mapping[str, Any], problems: list[st
     if not isinstance(value, Mapping):
         problems.append(f"{where} must be a mapping")
         return {}
-    found: dict[str, Any] = {}
+    checked_options: dict[str, Any] = {}
     for key, item in value.items():
         if key not in known:
             problems.append(f"{where}.{key} is not a known key. {nearest_key(key, known)}")
         elif item is not None and item != "":
-            found[str(key)] = _option(f"{where}.{key}", item, known[key], problems)
+            checked_options[str(key)] = _option(f"{where}.{key}", item, known[key], problems)
     problems.extend(
-        f"{where}.{key} is missing" for key, option in known.items() if option.get("required") and key not in found
+        f"{where}.{key} is missing"
+        for key, option in known.items()
+        if option.get("required") and key not in checked_options
     )
-    return found
+    return checked_options
 
 
 def _option(where: str, value: Any, option: Mapping[str, Any], problems: list[str]) -> Any:
@@ -332,19 +342,21 @@ def _not_text(value: Any) -> str:
 
 def _methods(connection: Iterable[str]) -> list[str]:
     """Return the given methods of connecting. A server beside a name in a cloud only saves a request to the cloud."""
-    ways = [way for way in METHODS if way in connection]
-    return [way for way in ways if way != "server" or not registry.BY_NAME.keys() & set(ways)]
+    methods = [method for method in METHODS if method in connection]
+    return [method for method in methods if method != "server" or not registry.BY_NAME.keys() & set(methods)]
 
 
 def _contradictions(where: str, connection: Mapping[str, Any]) -> list[str]:
-    ways = _methods(connection)
+    methods = _methods(connection)
     problems = []
-    if len(ways) > 1:
-        problems.append(f"{where}: {' and '.join(ways)} are different methods of reaching one cluster: keep one")
-    elif "context" in connection and ways and ways[0] not in _WITH_CONTEXT:
-        problems.append(f"{where}: context selects from a kubeconfig, and cannot be combined with {ways[0]}")
-    elif "token" in connection and ways != ["server"]:
-        problems.append(f"{where}: token needs server{f', and cannot be combined with {ways[0]}' if ways else ''}")
+    if len(methods) > 1:
+        problems.append(f"{where}: {' and '.join(methods)} are different methods of reaching one cluster: keep one")
+    elif "context" in connection and methods and methods[0] not in _WITH_CONTEXT:
+        problems.append(f"{where}: context selects from a kubeconfig, and cannot be combined with {methods[0]}")
+    elif "token" in connection and methods != ["server"]:
+        problems.append(
+            f"{where}: token needs server{f', and cannot be combined with {methods[0]}' if methods else ''}"
+        )
     if "ca_file" in connection and "ca_text" in connection:
         problems.append(f"{where}: ca_file and ca_text are alternatives: keep one")
     return problems
@@ -355,24 +367,24 @@ def _control_problems(where: str, connection: Mapping[str, Any]) -> list[str]:
     if "secret" in connection:
         problems.append(f"{where}.secret is on the control cluster itself: give a kubeconfig or another way to connect")
     if not _methods(connection) and "context" not in connection:
-        ways = ", ".join(way for way in METHODS if way != "secret")
-        problems.append(f"{where} has no connection to the control cluster: give one of {ways}")
+        methods = ", ".join(method for method in METHODS if method != "secret")
+        problems.append(f"{where} has no connection to the control cluster: give one of {methods}")
     return problems
 
 
 def _absolute(connection: dict[str, Any], folder: Any) -> dict[str, Any]:
     """Return the connection with relative paths resolved from `folder`, if there is one."""
-    found = dict(connection)
+    resolved = dict(connection)
     for key, option in OPTIONS.items():
-        if key in found and option["type"] == "path":
-            found[key] = absolute(found[key], folder)
-        elif key in found and option["type"] == "dict":
-            nested = dict(found[key])
+        if key in resolved and option["type"] == "path":
+            resolved[key] = absolute(resolved[key], folder)
+        elif key in resolved and option["type"] == "dict":
+            nested = dict(resolved[key])
             for inner, its in option["options"].items():
                 if inner in nested and its["type"] == "path":
                     nested[inner] = absolute(nested[inner], folder)
-            found[key] = nested
-    return found
+            resolved[key] = nested
+    return resolved
 
 
 def absolute(path: str, folder: Any) -> str:

@@ -40,11 +40,11 @@ class Declared:
     """Declared resources of a fleet.
 
     `live`: resources on the control cluster, in wire format. `loaded`: those of the manifests, which override live ones
-    of the same name. `held`: names of clusters that stay unchanged."""
+    of the same name. `held_clusters`: names of clusters that stay unchanged."""
 
     live: list[Object]
     loaded: Loaded
-    held: frozenset[str]
+    held_clusters: frozenset[str]
 
 
 def manifests(module: AnsibleModule) -> Loaded:
@@ -67,8 +67,8 @@ def declared(module: AnsibleModule, kinds: Sequence[str]) -> Declared:
     by_ref = {Ref(*identity(value)[1:]): value for value in live}
     if changed := list(changed_fields(loaded.resources, by_ref.get)):
         loaded = _accepted(module, loaded.with_problems(changed))
-    known = [*live, *map(api.wire, loaded.resources)] if loaded.unusable else []
-    return Declared(live, loaded, loaded.held_clusters(known))
+    all_resources = [*live, *map(api.wire, loaded.resources)] if loaded.unusable else []
+    return Declared(live, loaded, loaded.held_clusters(all_resources))
 
 
 def on_control_cluster(module: AnsibleModule, kinds: Sequence[str]) -> list[Object]:

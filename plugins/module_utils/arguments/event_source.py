@@ -36,17 +36,19 @@ class SourceError(Exception):
 def parse(args: Mapping[str, Any]) -> tuple[Settings, float]:
     """Return the settings of a watch, and the seconds between two readings. Raises SourceError."""
     # Templates of a rulebook leave something empty for what is not set. An empty `control` has a meaning.
-    given = {name: value for name, value in args.items() if name not in _FOREIGN and value not in ("", None, [])}
-    result = ArgumentSpecValidator(OPTIONS, mutually_exclusive=[("build", "control")]).validate(given)
+    set_arguments = {
+        name: value for name, value in args.items() if name not in _FOREIGN and value not in ("", None, [])
+    }
+    result = ArgumentSpecValidator(OPTIONS, mutually_exclusive=[("build", "control")]).validate(set_arguments)
     if result.error_messages:
         raise SourceError("\n".join(map(cut, result.error_messages)))
     params: Mapping[str, Any] = result.validated_parameters
     limits = {"interval": 1.0, "cluster_lost_after": 0.0, "deployment_pending_after": 0.0}
-    problems = [] if given.keys() & set(_SOURCES) else [f"one of {', '.join(_SOURCES)} is required"]
+    problems = [] if set_arguments.keys() & set(_SOURCES) else [f"one of {', '.join(_SOURCES)} is required"]
     problems += [
-        f"{name} is {params[name]}, and must be at least {least:g} (seconds)"
-        for name, least in limits.items()
-        if not least <= params[name] < float("inf")
+        f"{name} is {params[name]}, and must be at least {minimum:g} (seconds)"
+        for name, minimum in limits.items()
+        if not minimum <= params[name] < float("inf")
     ]
     if problems:
         raise SourceError("\n".join(problems))

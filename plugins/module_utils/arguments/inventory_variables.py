@@ -570,14 +570,14 @@ def set_values(variables: Mapping[str, Any], spec: Mapping[str, Any] = OF_FLEET)
 def fleet_hosts(
     fleet: Mapping[str, Any], clusters: Mapping[str, Mapping[str, Any]], play_hosts: Collection[str]
 ) -> dict[str, Any]:
-    """Return what the hosts of an inventory are to a run, in the order of `clusters`: variables by host.
+    """Return the clusters of a run by role (in the run, file-based, drained, absent), in the order of `clusters`.
 
     `fleet`: the variables of the host of the fleet. `play_hosts`: the hosts of this run.
     """
     names = {host: str(variables.get("fleet_cluster") or host) for host, variables in clusters.items()}
     files = [host for host in clusters if clusters[host].get("fleet_target") != connections.KUBERNETES]
-    here = [clusters[host] for host in clusters if host in play_hosts]
-    managed = {str(variables.get("fleet_serving_stack") or "managed") for variables in here}
+    run_clusters = [clusters[host] for host in clusters if host in play_hosts]
+    managed = {str(variables.get("fleet_serving_stack") or "managed") for variables in run_clusters}
     managed.add(str(fleet.get("fleet_control_gateway") or "managed"))
     drained = [names[host] for host in clusters if boolean(clusters[host].get("fleet_drained") or False, strict=False)]
     return {
@@ -585,17 +585,17 @@ def fleet_hosts(
         "declared": [names[host] for host in files],
         "others": [names[host] for host in clusters if host not in play_hosts and host not in files],
         "drain": list(dict.fromkeys([*_listed(fleet.get("fleet_drain")), *drained])),
-        "absent": [variables["__fleet_cloud_name"] for variables in here if "__fleet_cloud_name" in variables],
+        "absent": [variables["__fleet_cloud_name"] for variables in run_clusters if "__fleet_cloud_name" in variables],
         "provided": [names[host] for host in clusters if clusters[host].get("fleet_provision") == "provided"],
-        "removes": any(variables.get(name) == "absent" for variables in here for name in _CLOUD_STATES),
+        "removes": any(variables.get(name) == "absent" for variables in run_clusters for name in _CLOUD_STATES),
         "pending_api_groups": list(_INSTALLED) if managed == {"managed"} else [],
     }
 
 
 def _listed(value: Any) -> list[str]:
     """Return names that are given one by one, in a list, or with commas between."""
-    given = value if isinstance(value, (list, tuple)) else [value or ""]
-    return [name.strip() for each in given for name in str(each).split(",") if name.strip()]
+    entries = value if isinstance(value, (list, tuple)) else [value or ""]
+    return [name.strip() for entry in entries for name in str(entry).split(",") if name.strip()]
 
 
 def problems(
@@ -611,29 +611,29 @@ def problems(
 
     `build`: manifests and a build folder are required. `of_roles`: known variables of roles by their prefix. `groups`:
     groups of the inventory with their hosts. Messages do not contain values of connections."""
-    known = {PREFIX: KNOWN, **{prefix: {*names, *OF_PLAYBOOKS} for prefix, names in of_roles.items()}}
-    found = misnamed(groups) + _unknown({host: fleet, **clusters}, known)
+    known_names = {PREFIX: KNOWN, **{prefix: {*names, *OF_PLAYBOOKS} for prefix, names in of_roles.items()}}
+    problem_lines = misnamed(groups) + _unknown({host: fleet, **clusters}, known_names)
     fleet = _without_blanks(fleet)
     clusters = {name: _without_blanks(variables) for name, variables in clusters.items()}
-    found += [f"{host}: {message}" for message in _wrong(fleet, OF_FLEET)]
+    problem_lines += [f"{host}: {message}" for message in _wrong(fleet, OF_FLEET)]
     for name, variables in clusters.items():
-        found += [f"{name}: {message}" for message in _wrong(variables, OF_CLUSTER)]
+        problem_lines += [f"{name}: {message}" for message in _wrong(variables, OF_CLUSTER)]
     control = None
     try:
         control = connections.control_connection(host, fleet)
     except connections.ConnectionsError as error:
-        found += error.problems
+        problem_lines += error.problems
     try:
         connections.clusters(clusters)
     except connections.ConnectionsError as error:
-        found += error.problems
+        problem_lines += error.problems
     # Without a host in control_plane, the variables of localhost count, which is in no group but all.
     where = "" if not groups or groups.get(CONTROL_PLANE) else f" in group_vars/all, or for a host in {CONTROL_PLANE}"
     if build and not fleet.get("fleet_build"):
-        found.append(f"{host}: fleet_build is not set: set it to the build folder{where}")
+        problem_lines.append(f"{host}: fleet_build is not set: set it to the build folder{where}")
     if build and not (fleet.get("fleet_resources") or control or fleet.get("fleet_control")):
-        found.append(f"{host}: fleet_resources is not set: set it to the manifests of the fleet{where}")
-    return found
+        problem_lines.append(f"{host}: fleet_resources is not set: set it to the manifests of the fleet{where}")
+    return problem_lines
 
 
 def _without_blanks(variables: Mapping[str, Any]) -> dict[str, Any]:
@@ -645,32 +645,34 @@ def misnamed(groups: Mapping[str, Collection[str]]) -> list[str]:
     host of the fleet. An empty inventory is accepted: a fleet may be files only."""
     if not set(groups.get("all") or ()) - {"localhost"}:
         return []
-    others = [name for name in sorted(groups) if groups[name] and name not in ("all", "ungrouped")]
+    other_groups = [name for name in sorted(groups) if groups[name] and name not in ("all", "ungrouped")]
     missing = [name for name in _LIKE if not groups.get(name)]
-    found = []
+    problem_lines = []
     # An existing empty group, as of an inventory plugin that has found no cluster yet, is not misspelt.
-    for name in (each for each in missing if each not in groups):
-        alike = _alike(name, others)
+    for name in (group for group in missing if group not in groups):
+        alike = _alike(name, other_groups)
         if alike:
-            found.append(
+            problem_lines.append(
                 f"the inventory has a group {alike}, which no playbook of modelplane.fleet uses, but no host in "
                 f"{name}. Did you mean {name}?"
             )
-    if not found and len(missing) == 2:
-        shown = f"its groups are {', '.join(others[:10])}" if others else "its hosts are in no group"
-        found.append(
-            f"the inventory has no host of the fleet: no host is in {CONTROL_PLANE} or {WORKLOAD_CLUSTERS}, and "
-            f"{shown}. Use these groups, or run without an inventory (-i localhost,) for a fleet of files only"
+    if not problem_lines and len(missing) == 2:
+        group_summary = (
+            f"its groups are {', '.join(other_groups[:10])}" if other_groups else "its hosts are in no group"
         )
-    return found
+        problem_lines.append(
+            f"the inventory has no host of the fleet: no host is in {CONTROL_PLANE} or {WORKLOAD_CLUSTERS}, and "
+            f"{group_summary}. Use these groups, or run without an inventory (-i localhost,) for a fleet of files only"
+        )
+    return problem_lines
 
 
 def _alike(name: str, names: Iterable[str]) -> str:
     """Return the name of a group that is probably a misspelling, "" for none."""
-    others = [each for each in names if each not in _LIKE]
+    candidates = [candidate for candidate in names if candidate not in _LIKE]
     # Kubespray's kube_control_plane is a group of its own.
-    near = nearest(name, others, MISSPELT)
-    return near or next((each for each in others if _LIKE[name].match(_folded(each))), "")
+    near = nearest(name, candidates, MISSPELT)
+    return near or next((candidate for candidate in candidates if _LIKE[name].match(_folded(candidate))), "")
 
 
 def _folded(name: str) -> str:
@@ -685,15 +687,15 @@ def _unknown(hosts: Mapping[str, Mapping[str, Any]], known: Mapping[str, Collect
             if any(name.startswith(prefix) and name not in names for prefix, names in known.items()):
                 of_variable.setdefault(name, []).append(host)
     return [
-        f"{some(found, 1)}: {name} is not a variable of modelplane.fleet{_hint(name, known)}"
-        for name, found in sorted(of_variable.items())
+        f"{some(variable_hosts, 1)}: {name} is not a variable of modelplane.fleet{_hint(name, known)}"
+        for name, variable_hosts in sorted(of_variable.items())
     ]
 
 
 def _hint(name: str, known: Mapping[str, Collection[str]]) -> str:
-    prefix = next(each for each in known if name.startswith(each))
+    prefix = next(known_prefix for known_prefix in known if name.startswith(known_prefix))
     # The common prefix would make all names similar.
-    hint = nearest_key(name.removeprefix(prefix), (each.removeprefix(prefix) for each in known[prefix]))
+    hint = nearest_key(name.removeprefix(prefix), (known_prefix.removeprefix(prefix) for known_prefix in known[prefix]))
     hint = hint.replace("mean ", f"mean {prefix}") if hint.startswith("Did") else "Rename your own variables"
     return f", which all begin with {prefix}. {hint}" if prefix == PREFIX else f"'s roles. {hint}"
 
@@ -711,48 +713,54 @@ def number_problems(values: Mapping[str, Any], prefix: str = "") -> list[str]:
     """Return a line for each number that is less than its minimum, more than its maximum, or infinite. Names in
     `values` begin with `prefix` instead of the prefix of variables."""
     problems = []
-    for variable, least in LEAST.items():
-        name, most = prefix + variable.removeprefix(PREFIX), MOST.get(variable)
+    for variable, minimum in LEAST.items():
+        name, maximum = prefix + variable.removeprefix(PREFIX), MOST.get(variable)
         number = values.get(name)
-        if number is None or (least <= number < float("inf") and (most is None or number <= most)):
+        if number is None or (minimum <= number < float("inf") and (maximum is None or number <= maximum)):
             continue
-        limit = "finite" if most is None else f"at most {most:.0f} seconds"
-        problems.append(f"{name} is {number:.10g}, and must be {limit if number > least else f'at least {least:g}'}")
+        limit = "finite" if maximum is None else f"at most {maximum:.0f} seconds"
+        problems.append(
+            f"{name} is {number:.10g}, and must be {limit if number > minimum else f'at least {minimum:g}'}"
+        )
     return problems
 
 
 def network_problems(sources: Mapping[str, Any] | None, name: str) -> list[str]:
     """Return a line for each problem of `network_sources`, whose name in messages is `name`."""
-    given = {key: places for key, places in (sources or {}).items() if places is not None}
-    found = [
-        f"{name}.{key}: {place!r} is not a valid name of a namespace"
-        for key, places in given.items()
-        for place in places
-        if not is_dns_label(place)
+    set_sources = {key: namespaces for key, namespaces in (sources or {}).items() if namespaces is not None}
+    problem_lines = [
+        f"{name}.{key}: {namespace!r} is not a valid name of a namespace"
+        for key, namespaces in set_sources.items()
+        for namespace in namespaces
+        if not is_dns_label(namespace)
     ]
-    if given.get("gateway") == []:
-        found.append(f"{name}.gateway is empty, so no request would reach an engine: give the namespaces of gateways")
-    return found
+    if set_sources.get("gateway") == []:
+        problem_lines.append(
+            f"{name}.gateway is empty, so no request would reach an engine: give the namespaces of gateways"
+        )
+    return problem_lines
 
 
 def _read(given: Mapping[str, Any], spec: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     """Return the values as an argument spec reads them, without those with errors, and a line for each error."""
-    found = ArgumentSpecValidator({name: spec[name] for name in given}).validate(given)
-    wrong = [f"unknown key {error}" if isinstance(error, UnsupportedError) else str(error) for error in found.errors]
-    return ({} if wrong else found.validated_parameters), wrong
+    validation = ArgumentSpecValidator({name: spec[name] for name in given}).validate(given)
+    wrong = [
+        f"unknown key {error}" if isinstance(error, UnsupportedError) else str(error) for error in validation.errors
+    ]
+    return ({} if wrong else validation.validated_parameters), wrong
 
 
 def _in_words(name: str, value: Any, option: Mapping[str, Any]) -> list[str]:
-    """Return what is wrong with the value of a variable; empty where it is something in it."""
+    """Return the problems of the value of a variable; empty if a nested value causes them."""
     choices = option.get("choices")
     if not choices:
         due, kind = _TYPES.get(option["type"], ("", ()))
         return [f"{name} is {short_value(value)}, and must be {due}"] if due and not isinstance(value, kind) else []
-    due, given = f"one of {', '.join(choices)}", [value]
+    due, choices_given = f"one of {', '.join(choices)}", [value]
     if option["type"] == "list" and not isinstance(value, Mapping):
-        given = list(value) if isinstance(value, (list, tuple)) else str(value).split(",")
-    wrong = [each for each in given if each not in choices]
-    return [f"{name} is {short_value(each)}, and must be {due}{_choice_hint(each, choices)}" for each in wrong]
+        choices_given = list(value) if isinstance(value, (list, tuple)) else str(value).split(",")
+    wrong = [choice for choice in choices_given if choice not in choices]
+    return [f"{name} is {short_value(choice)}, and must be {due}{_choice_hint(choice, choices)}" for choice in wrong]
 
 
 def _choice_hint(value: Any, choices: Sequence[str]) -> str:
@@ -770,18 +778,18 @@ def _several(given: Mapping[str, Any], spec: Mapping[str, Any]) -> list[str]:
 
 
 def _wrong(variables: Mapping[str, Any], spec: Mapping[str, Any]) -> Iterable[str]:
-    given = set_values(variables, spec)
-    read, wrong = _read(given, spec)
+    values_set = set_values(variables, spec)
+    read, wrong = _read(values_set, spec)
     if wrong:
         # The validator stops at its first error of a type.
-        each = {name: _read({name: value}, spec) for name, value in given.items()}
-        read = {name: value for values, __ in each.values() for name, value in values.items()}
+        readings = {name: _read({name: value}, spec) for name, value in values_set.items()}
+        read = {name: value for values, __ in readings.values() for name, value in values.items()}
         wrong = [
             message
-            for name, (__, messages) in each.items()
-            for message in (messages and _in_words(name, given[name], spec[name])) or messages
+            for name, (__, messages) in readings.items()
+            for message in (messages and _in_words(name, values_set[name], spec[name])) or messages
         ]
-    wrong += _several(given, spec)
+    wrong += _several(values_set, spec)
     wrong += number_problems(read, PREFIX)
     wrong += image_problems(read.get("fleet_images"), "fleet_images")
     wrong += network_problems(read.get("fleet_network_sources"), "fleet_network_sources")

@@ -145,7 +145,9 @@ def endpoint_hosts(module: AnsibleModule) -> AllowedHosts:
 def _composing(params: Mapping[str, Any]) -> Composing:
     chosen: dict[str, Any] = {f"{name}_image": image for name, image in (params.get("images") or {}).items() if image}
     sources = params.get("network_sources") or {}
-    chosen |= {f"{name}_namespaces": tuple(given) for name, given in sources.items() if given is not None}
+    chosen |= {
+        f"{name}_namespaces": tuple(namespaces) for name, namespaces in sources.items() if namespaces is not None
+    }
     plain = ("stream_grace", "network_policies", "export_pools")
     chosen |= {name: params[name] for name in plain if params.get(name) is not None}
     return Composing(**chosen)
@@ -172,11 +174,11 @@ def failures(module: AnsibleModule) -> Iterator[None]:
 
 def fail(module: AnsibleModule, problems: Sequence[Problem], place: str = "the manifests") -> NoReturn:
     """Fail with all problems, each once. The action shows `origin` as the place of the failure."""
-    first = next((problem for problem in problems if problem.file), None)
+    first_located = next((problem for problem in problems if problem.file), None)
     module.fail_json(
         msg=f"{count(len(problems), 'error')} in {place}",
         errors=[str(problem) for problem in problems],
-        origin={"file": first.file, "line": first.line} if first else None,
+        origin={"file": first_located.file, "line": first_located.line} if first_located else None,
     )
     raise SystemExit(1)
 
@@ -184,15 +186,15 @@ def fail(module: AnsibleModule, problems: Sequence[Problem], place: str = "the m
 def build_result(
     outcome: Outcome, width: int, earlier: Sequence[Outcome] = (), first: Outcome | None = None
 ) -> dict[str, Any]:
-    """Return what a build decided and changed, with tables of lines of at most `width` characters.
+    """Return the decisions and changes of a build, with tables of at most `width` characters per line.
 
     `earlier`: builds of earlier rounds of the run.
     `first`: first build of the run, which contains the costs of the last run."""
-    first = first or (earlier[0] if earlier else outcome)
+    first_build = first or (earlier[0] if earlier else outcome)
     return {
-        "table": plan_output.table(outcome.plan, width, [each.plan for each in earlier]),
+        "table": plan_output.table(outcome.plan, width, [build.plan for build in earlier]),
         "services": plan_output.services_table(outcome.plan, width),
-        "costs": cost_output.table(cost_output.fleet_cost(outcome.plan), first.cost_before, width, outcome.today),
+        "costs": cost_output.table(cost_output.fleet_cost(outcome.plan), first_build.cost_before, width, outcome.today),
         "summary": api.wire(plan_output.summary(outcome.plan)),
         "added": list(outcome.changes.added),
         "modified": list(outcome.changes.changed),
@@ -208,7 +210,7 @@ def build_warnings(outcome: Outcome) -> list[str]:
         for name in outcome.plan.unknown_clusters
     ]
     survey = outcome.survey
-    losses = [f"survival: {each}" for each in survey.shortfalls if not each.requirement.is_fatal]
+    losses = [f"survival: {shortfall}" for shortfall in survey.shortfalls if not shortfall.requirement.is_fatal]
     losses += [survey.left_out] if survey.left_out else []
     return [*outcome.warnings, *outcome.plan.warnings, *provider_warnings(outcome.plan), *unknown, *losses]
 
@@ -229,7 +231,7 @@ def warnings(loaded: Loaded, *, errors: bool = True, more: Sequence[str] = ()) -
 
 
 def all_warnings(loaded: Loaded, *, more: Sequence[str] = ()) -> list[str]:
-    """Return what `warnings` returns some of, each once."""
+    """Return all warnings without duplicates; `warnings` returns only some of them."""
     return list(dict.fromkeys([*more, *map(str, (*loaded.errors, *loaded.warnings))]))
 
 
@@ -249,12 +251,16 @@ def file_diff(outcome: Outcome) -> list[dict[str, str]]:
 
 
 def counts_diff(objects: Iterable[ObjectChanges]) -> list[dict[str, str]]:
-    """Return what a diff begins with: the number of objects that change on each cluster."""
-    lines = [f"{place_of(each)}: {changes_text(each)}\n" for each in objects]
+    """Return the head of a diff: the number of changed objects of each cluster."""
+    lines = [f"{place_of(cluster_changes)}: {changes_text(cluster_changes)}\n" for cluster_changes in objects]
     return [{"prepared": "".join(lines)}] if lines else []
 
 
 def _masked_after(before: str, after: str) -> str:
     """Return the new text, masked, with a note in the mask if only masked values changed."""
-    shown = masked(after)
-    return shown.replace(MASK, f"{MASK} (changed)") if before != after and shown == masked(before) else shown
+    masked_text = masked(after)
+    return (
+        masked_text.replace(MASK, f"{MASK} (changed)")
+        if before != after and masked_text == masked(before)
+        else masked_text
+    )

@@ -30,25 +30,26 @@ def problems(value: Any, name: str) -> Iterator[str]:
         yield f"{name} must be a mapping with a url, or a list of such mappings"
         return
     for index, hook in enumerate(hooks):
-        place = f"{name}[{index}]"
+        hook_path = f"{name}[{index}]"
         if not isinstance(hook, Mapping):
-            yield f"{place} must be a mapping with a url"
+            yield f"{hook_path} must be a mapping with a url"
             continue
-        yield from _problems(hook, place)
+        yield from _problems(hook, hook_path)
 
 
 def _problems(hook: Mapping[Any, Any], place: str) -> Iterator[str]:
     unknown = [key for key in hook if key not in HOOK]
     # YAML reads the key `on` as true.
-    shown = [key for key in unknown if isinstance(key, str) and _NAME.fullmatch(key)]
+    unknown_names = [key for key in unknown if isinstance(key, str) and _NAME.fullmatch(key)]
     if unknown:
-        yield f"{place} has an unknown key{f' {shown[0]}' if shown else ''}: it may have {', '.join(HOOK)}"
+        name = f" {unknown_names[0]}" if unknown_names else ""
+        yield f"{place} has an unknown key{name}: it may have {', '.join(HOOK)}"
     try:
         webhook.server_of(str(hook.get("url") or ""))
     except webhook.WebhookError:
         yield f"{place}.url must be a URL that begins with https:// or http://"
     events = hook.get("events", [])
-    if not isinstance(events, (list, tuple)) or not all(each in EVENTS for each in events):
+    if not isinstance(events, (list, tuple)) or not all(event in EVENTS for event in events):
         yield f"{place}.events must be a list out of {', '.join(EVENTS)}"
     if hook.get("format", FORMATS[0]) not in FORMATS:
         yield f"{place}.format must be {' or '.join(FORMATS)}"

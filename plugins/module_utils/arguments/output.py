@@ -36,10 +36,10 @@ def check_query(module: AnsibleModule) -> None:
 
 
 def shown(module: AnsibleModule, table: Sequence[str], document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the arguments ask to see: `shown`, lines of text, or `document`, a value; with JSON both.
+    """Return the output that the arguments request: `shown` (lines of text) or `document` (a value), with JSON both.
 
-    A query selects from the document, so with a table its result is a value. One that selects nothing, as a misspelt
-    field does, is a warning."""
+    A query selects from the document, so with a table its result is a value. A query that selects nothing, for
+    example because of a misspelled field, is a warning."""
     query, output = module.params["query"], module.params["output"]
     if output == "table" and not query:
         return {"shown": list(table)}

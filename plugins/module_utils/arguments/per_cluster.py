@@ -23,12 +23,12 @@ Work = Callable[[Client], dict[str, Any]]
 @contextlib.contextmanager
 def control_client(module: AnsibleModule) -> Iterator[Client | None]:
     """Yield a client of the control cluster; None without one, or when it is unreachable, which its users report."""
-    given = cluster_options.control_connection(module.params)
+    control_options = cluster_options.control_connection(module.params)
     with contextlib.ExitStack() as stack:
         control: Client | None = None
-        if given is not None:
+        if control_options is not None:
             with contextlib.suppress(ApiError):
-                control = stack.enter_context(connect(given, write_cache=not module.check_mode))
+                control = stack.enter_context(connect(control_options, write_cache=not module.check_mode))
         yield control
 
 
@@ -65,16 +65,16 @@ def end(module: AnsibleModule, results: Mapping[str, Mapping[str, Any]], *, may_
     module always succeeds."""
     failed = [name for name, result in results.items() if result["failed"]]
     changed = any(result["changed"] for result in results.values())
-    whole: dict[str, Any] = {"changed": changed, "failed_clusters": failed}
+    module_result: dict[str, Any] = {"changed": changed, "failed_clusters": failed}
     if failed:
-        whole["msg"] = "\n".join(f"{name}: {results[name]['msg']}" for name in failed)
+        module_result["msg"] = "\n".join(f"{name}: {results[name]['msg']}" for name in failed)
     clusters = dict(results)
     if module.params["control"] is not None and cluster_options.CONTROL in clusters:
-        whole["control"] = clusters.pop(cluster_options.CONTROL)
-    whole["clusters"] = clusters
+        module_result["control"] = clusters.pop(cluster_options.CONTROL)
+    module_result["clusters"] = clusters
     if failed and may_fail and module.params["on_error"] == "fail":
-        module.fail_json(**whole)
-    module.exit_json(**whole)
+        module.fail_json(**module_result)
+    module.exit_json(**module_result)
 
 
 @contextlib.contextmanager

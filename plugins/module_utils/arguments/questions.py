@@ -28,24 +28,24 @@ def problems(values: Mapping[str, Any]) -> list[str]:
 
 def with_questions(module: AnsibleModule, given: Settings) -> Settings:
     """Return the settings of a build with the questions of a module's arguments."""
-    question, survive, found = _read(module.params)
-    if found:
-        module.fail_json(msg="\n".join(found))
+    question, survive, problem_lines = _read(module.params)
+    if problem_lines:
+        module.fail_json(msg="\n".join(problem_lines))
     return replace(given, question=question, survive=survive)
 
 
 def _read(values: Mapping[str, Any]) -> tuple[Question | None, Survival | None, list[str]]:
-    found: list[str] = []
-    question = _value(read_question, values.get("what_if"), found)
-    return question, _value(read_survival, values.get("survive"), found), found
+    problem_lines: list[str] = []
+    question = _value(read_question, values.get("what_if"), problem_lines)
+    return question, _value(read_survival, values.get("survive"), problem_lines), problem_lines
 
 
-def _value(read: Callable[[object], T], given: object, found: list[str]) -> T | None:
-    """Return what is given as a value, None where nothing is; add its problems to those that are found."""
-    if given is None:
+def _value(read: Callable[[object], T], argument: object, problem_lines: list[str]) -> T | None:
+    """Return the parsed argument, None if it is unset, and append its problems to `problem_lines`."""
+    if argument is None:
         return None
     try:
-        return read(given)
+        return read(argument)
     except QuestionError as error:
-        found += error.problems
+        problem_lines += error.problems
         return None

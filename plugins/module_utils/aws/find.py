@@ -69,19 +69,22 @@ class Finder:
             if not client.can_paginate(operation):
                 return list(_plain(getattr(client, operation)(**parameters).get(key)) or ())
             pages = client.get_paginator(operation).paginate(**parameters)
-            return [_plain(each) for page in pages for each in page.get(key) or ()]
+            return [_plain(entry) for page in pages for entry in page.get(key) or ()]
 
     def ec2(self, operation: str, key: str, purpose: str, filters: Mapping[str, str]) -> list[Found]:
-        """Return what EC2 has by filters; an empty value is no filter."""
-        named = [{"Name": name, "Values": [value]} for name, value in filters.items() if value]
+        """Return the entries of EC2 that match filters. Filters with an empty value are ignored."""
+        filter_entries = [{"Name": name, "Values": [value]} for name, value in filters.items() if value]
         # The one operation of EC2 whose parameter has another name.
         parameter = "Filter" if operation == "describe_nat_gateways" else "Filters"
-        return self.pages("ec2", operation, key, purpose, **{parameter: named})
+        return self.pages("ec2", operation, key, purpose, **{parameter: filter_entries})
 
     def described(self, kind: str, purpose: str, filters: Mapping[str, str]) -> list[Found]:
-        """Return what EC2 has of a kind by filters, in the form of the table of kinds."""
+        """Return the objects of a kind that match filters, in the form of the table of kinds."""
         operation, key, _filter_of_id = _EC2[kind]
-        return [_SHAPES.get(kind, form.tagged)(each) for each in self.ec2(operation, key, purpose, filters)]
+        return [
+            _SHAPES.get(kind, form.tagged)(described_object)
+            for described_object in self.ec2(operation, key, purpose, filters)
+        ]
 
     def matching(self, resource: Resource, filters: Mapping[str, str]) -> list[Found]:
         """Return the objects of EC2 that may be one of a plan."""
@@ -101,14 +104,17 @@ class Finder:
         answer was lost, it is the one with most subnets that have them."""
         cluster = _cluster(resource)
         searches: tuple[dict[str, str], ...] = ({_TAG: cluster}, {"tag:Name": resource["name"]})
-        found = {each["VpcId"]: each for filters in searches for each in self.matching(resource, filters)}
-        if not found:
+        vpcs = {network["VpcId"]: network for filters in searches for network in self.matching(resource, filters)}
+        if not vpcs:
             return None
-        inside: Counter[str] = Counter()
-        if len(found) > 1:
-            inside.update(each["VpcId"] for each in self.described("subnet", "list subnets", {_TAG: cluster}))
+        subnet_counts: Counter[str] = Counter()
+        if len(vpcs) > 1:
+            subnet_counts.update(
+                network["VpcId"] for network in self.described("subnet", "list subnets", {_TAG: cluster})
+            )
         chosen = min(
-            found.values(), key=lambda each: (not _owned(each, resource), -inside[each["VpcId"]], each["VpcId"])
+            vpcs.values(),
+            key=lambda network: (not _owned(network, resource), -subnet_counts[network["VpcId"]], network["VpcId"]),
         )
         for attribute in ("enableDnsSupport", "enableDnsHostnames"):
             answer = self.read(resource, "describe_vpc_attribute", VpcId=chosen["VpcId"], Attribute=attribute)
@@ -122,24 +128,28 @@ class Finder:
             filters = {name: _sought(resource, field) for name, field in search.items()}
             if not all(filters.values()):
                 continue
-            found = [each for each in self.matching(resource, filters) if each.get("State") != "deleted"]
-            if found:
-                return min(found, key=lambda each: _rank(each, resource))
+            matches = [match for match in self.matching(resource, filters) if match.get("State") != "deleted"]
+            if matches:
+                return min(matches, key=lambda match: _rank(match, resource))
         return None
 
     # Rights
 
     def role(self, resource: Resource) -> Found:
-        named = {"RoleName": resource["name"]}
-        found = self.read(resource, "get_role", **named)["Role"]
-        return form.role(found, self.listed(resource, "list_attached_role_policies", "AttachedPolicies", **named))
+        role_name = {"RoleName": resource["name"]}
+        described_role = self.read(resource, "get_role", **role_name)["Role"]
+        return form.role(
+            described_role, self.listed(resource, "list_attached_role_policies", "AttachedPolicies", **role_name)
+        )
 
     def policy(self, resource: Resource) -> Found:
         arn = self.policy_arn(resource)
-        found = self.read(resource, "get_policy", PolicyArn=arn)["Policy"]
+        described_policy = self.read(resource, "get_policy", PolicyArn=arn)["Policy"]
         versions = self.listed(resource, "list_policy_versions", "Versions", PolicyArn=arn)
-        default = self.read(resource, "get_policy_version", PolicyArn=arn, VersionId=found["DefaultVersionId"])
-        return form.policy(found, versions, default["PolicyVersion"]["Document"])
+        default = self.read(
+            resource, "get_policy_version", PolicyArn=arn, VersionId=described_policy["DefaultVersionId"]
+        )
+        return form.policy(described_policy, versions, default["PolicyVersion"]["Document"])
 
     # The cluster
 
@@ -147,71 +157,77 @@ class Finder:
         return form.cluster(self.read(resource, "describe_cluster", name=resource["name"])["cluster"])
 
     def node_group(self, resource: Resource) -> Found:
-        named = {"clusterName": in_cluster(resource), "nodegroupName": resource["name"]}
-        return form.node_group(self.read(resource, "describe_nodegroup", **named)["nodegroup"])
+        identifiers = {"clusterName": in_cluster(resource), "nodegroupName": resource["name"]}
+        return form.node_group(self.read(resource, "describe_nodegroup", **identifiers)["nodegroup"])
 
     def addon(self, resource: Resource) -> Found:
         name = {"addonName": resource["name"]}
-        found = self.read(resource, "describe_addon", clusterName=in_cluster(resource), **name)["addon"]
+        described_addon = self.read(resource, "describe_addon", clusterName=in_cluster(resource), **name)["addon"]
         if "kubernetesVersion" not in resource["body"]:
-            return form.addon(found, ())
+            return form.addon(described_addon, ())
         purpose = f"list the versions of addon {resource['name']}"
         try:
-            listed = self.pages("eks", "describe_addon_versions", "addons", purpose, **name)
+            offered_addons = self.pages("eks", "describe_addon_versions", "addons", purpose, **name)
         except AwsError as error:
-            # It stays as it is.
-            return {**form.addon(found, ()), "kubernetesVersions": None, "unchecked": str(error)}
-        return form.addon(found, [version for each in listed for version in each["addonVersions"]])
+            # Without the offered versions the addon cannot be compared, so it is left unchanged.
+            return {**form.addon(described_addon, ()), "kubernetesVersions": None, "unchecked": str(error)}
+        return form.addon(
+            described_addon, [version for offered_addon in offered_addons for version in offered_addon["addonVersions"]]
+        )
 
     def pod_identity(self, resource: Resource) -> Found | None:
         cluster, account = in_cluster(resource), {key: resource["body"][key] for key in ("namespace", "serviceAccount")}
-        listed = self.listed(resource, _IDENTITIES, "associations", clusterName=cluster, **account)
-        if not listed:
+        associations = self.listed(resource, _IDENTITIES, "associations", clusterName=cluster, **account)
+        if not associations:
             return None
-        named = {"clusterName": cluster, "associationId": listed[0]["associationId"]}
-        found: Found = self.read(resource, "describe_pod_identity_association", **named)["association"]
-        return found
+        identifiers = {"clusterName": cluster, "associationId": associations[0]["associationId"]}
+        association: Found = self.read(resource, "describe_pod_identity_association", **identifiers)["association"]
+        return association
 
     def launch_template(self, resource: Resource) -> Found | None:
-        found = self.matching(resource, {"launch-template-name": resource["name"]})
-        if not found:
+        templates = self.matching(resource, {"launch-template-name": resource["name"]})
+        if not templates:
             return None
-        named = {"LaunchTemplateId": found[0]["LaunchTemplateId"], "Versions": ["$Latest"]}
-        answer = self.read(resource, "describe_launch_template_versions", **named)
-        return form.launch_template(found[0], answer["LaunchTemplateVersions"][0])
+        identifiers = {"LaunchTemplateId": templates[0]["LaunchTemplateId"], "Versions": ["$Latest"]}
+        answer = self.read(resource, "describe_launch_template_versions", **identifiers)
+        return form.launch_template(templates[0], answer["LaunchTemplateVersions"][0])
 
     # Files
 
     def file_system(self, resource: Resource) -> Found | None:
-        listed = self.listed(resource, "describe_file_systems", "FileSystems", CreationToken=resource["name"])
-        found = next((each for each in listed if each["LifeCycleState"] != "deleted"), None)
-        if found is None:
+        file_systems = self.listed(resource, "describe_file_systems", "FileSystems", CreationToken=resource["name"])
+        described_system = next(
+            (candidate for candidate in file_systems if candidate["LifeCycleState"] != "deleted"), None
+        )
+        if described_system is None:
             return None
-        identity = found["FileSystemId"]
+        identity = described_system["FileSystemId"]
         try:
             answer = self.read(resource, "describe_file_system_policy", FileSystemId=identity)
         except AwsError as error:
             if not error.absent:
                 raise
             answer = {}
-        return form.file_system(found, answer.get("Policy", ""))
+        return form.file_system(described_system, answer.get("Policy", ""))
 
     def mount_target(self, resource: Resource) -> Found | None:
         system, subnet = resource["body"]["FileSystemId"], resource["body"]["SubnetId"]
         if has_unknown(system) or has_unknown(subnet):
             return None
-        found = next((each for each in self.mount_targets(system) if each["SubnetId"] == subnet), None)
-        if found is None or found["LifeCycleState"] not in ("available", "updating"):
-            return found
-        target = found["MountTargetId"]
+        described_target = next(
+            (candidate for candidate in self.mount_targets(system) if candidate["SubnetId"] == subnet), None
+        )
+        if described_target is None or described_target["LifeCycleState"] not in ("available", "updating"):
+            return described_target
+        target = described_target["MountTargetId"]
         groups = self.read(resource, "describe_mount_target_security_groups", MountTargetId=target)
-        return {**found, "SecurityGroups": groups["SecurityGroups"]}
+        return {**described_target, "SecurityGroups": groups["SecurityGroups"]}
 
     def mount_targets(self, system: str) -> list[Found]:
         """Return the mount targets of a file system, but for those that are gone."""
         purpose = f"list the mount targets of {system}"
-        found = self.pages("efs", "describe_mount_targets", "MountTargets", purpose, FileSystemId=system)
-        return [each for each in found if each["LifeCycleState"] != "deleted"]
+        targets = self.pages("efs", "describe_mount_targets", "MountTargets", purpose, FileSystemId=system)
+        return [mount_target for mount_target in targets if mount_target["LifeCycleState"] != "deleted"]
 
     def access_points(self, system: str) -> list[Found]:
         """Return the access points of a file system, which the driver in the cluster creates."""
@@ -232,48 +248,57 @@ class Finder:
     def _in_cluster(self, cluster: str) -> Iterator[tuple[Resource, Found]]:
         for kind, operation, key in _IN_CLUSTER:
             purpose = f"list the {key} of EKS cluster {cluster}"
-            for each in self.pages("eks", operation, key, purpose, clusterName=cluster):
-                body = {} if isinstance(each, str) else {name: each[name] for name in ("namespace", "serviceAccount")}
-                name = "/".join(body.values()) or str(each)
+            for listed_entry in self.pages("eks", operation, key, purpose, clusterName=cluster):
+                body = (
+                    {}
+                    if isinstance(listed_entry, str)
+                    else {name: listed_entry[name] for name in ("namespace", "serviceAccount")}
+                )
+                name = "/".join(body.values()) or str(listed_entry)
                 sibling = bodies.resource(f"{kind} {name}", kind, name, f"clusters/{cluster}", body)
-                found = self.find(sibling)
-                if found:
-                    yield {**sibling, "body": {**body, "tags": found.get("tags") or {}}}, found
+                actual = self.find(sibling)
+                if actual:
+                    yield {**sibling, "body": {**body, "tags": actual.get("tags") or {}}}, actual
 
     def _in_network(self, vpc: Resource) -> Iterator[tuple[Resource, Found]]:
-        found = self.find(vpc) or {}
+        live_vpc = self.find(vpc) or {}
         for kind in _IN_NETWORK:
-            yield from self._tagged(kind, vpc, str(found.get("VpcId", "")))
+            yield from self._tagged(kind, vpc, str(live_vpc.get("VpcId", "")))
         yield from self._tagged("launch-template", vpc)
 
     def _twins(self, resource: Resource) -> Iterator[tuple[Resource, Found]]:
-        """Yield what exists twice, as the answer of the call that created it was lost, and is not used."""
-        kind, ours = KINDS[resource["kind"]], self.find(resource) or {}
-        for twin, found in self._tagged(resource["kind"], resource):
-            identity = str(found[kind.id])
-            used = found.get("Attachments") or found.get("AssociationId")
+        """Yield unused duplicates of an object. They exist because the response to their creation was lost."""
+        kind, live_object = KINDS[resource["kind"]], self.find(resource) or {}
+        for twin, actual in self._tagged(resource["kind"], resource):
+            identity = str(actual[kind.id])
+            used = actual.get("Attachments") or actual.get("AssociationId")
             if kind is KINDS["vpc"]:
                 used = self.described("subnet", f"list subnets of {identity}", {"vpc-id": identity})
-            if identity != ours.get(kind.id) and not used:
-                yield {**twin, "name": identity}, found
+            if identity != live_object.get(kind.id) and not used:
+                yield {**twin, "name": identity}, actual
 
     def _tagged(self, name: str, beside: Resource, vpc: str = "") -> Iterator[tuple[Resource, Found]]:
         """Yield the objects of a kind of EC2 that have the tag of the cluster of another object."""
         kind = KINDS[name]
-        for found in self.described(name, f"list {_EC2[name][1]}", {_TAG: _cluster(beside), "vpc-id": vpc}):
-            if found.get("State") in ("failed", "deleting", "deleted"):
+        for actual in self.described(name, f"list {_EC2[name][1]}", {_TAG: _cluster(beside), "vpc-id": vpc}):
+            if actual.get("State") in ("failed", "deleting", "deleted"):
                 continue
-            identity = str(found[kind.id])
-            candidates = (found.get("GroupName"), found.get("LaunchTemplateName"), found["Tags"].get("Name"), identity)
-            body = {"Tags": found["Tags"], **({} if name == "launch-template" else {"Id": identity})}
+            identity = str(actual[kind.id])
+            candidates = (
+                actual.get("GroupName"),
+                actual.get("LaunchTemplateName"),
+                actual["Tags"].get("Name"),
+                identity,
+            )
+            body = {"Tags": actual["Tags"], **({} if name == "launch-template" else {"Id": identity})}
             title, *__ = filter(None, candidates)
             # Several may have one name.
-            yield bodies.resource(f"{name} {identity}", name, str(title), beside["parent"], body), found
+            yield bodies.resource(f"{name} {identity}", name, str(title), beside["parent"], body), actual
 
     def by_id(self, resource: Resource) -> Found | None:
         """Return an object of EC2 by its id."""
-        found = self.matching(resource, {_EC2[resource["kind"]][2]: resource["body"]["Id"]})
-        return next((each for each in found if each.get("State") != "deleted"), None)
+        matches = self.matching(resource, {_EC2[resource["kind"]][2]: resource["body"]["Id"]})
+        return next((match for match in matches if match.get("State") != "deleted"), None)
 
 
 _EC2 = {
@@ -315,9 +340,9 @@ _IN_CLUSTER = (
 def _plain(value: Any) -> Any:
     """Return an answer as plain data: times as text."""
     if isinstance(value, Mapping):
-        return {str(key): _plain(each) for key, each in value.items()}
+        return {str(key): _plain(element) for key, element in value.items()}
     if isinstance(value, list):
-        return [_plain(each) for each in value]
+        return [_plain(element) for element in value]
     return value.isoformat() if isinstance(value, datetime) else value
 
 
@@ -337,8 +362,8 @@ def _sought(resource: Resource, field: str) -> str:
     if field in ("name", "cluster"):
         return resource["name"] if field == "name" else _cluster(resource)
     value = resource["body"][field]
-    first = next(iter(value), "") if isinstance(value, list) else value
-    return "" if has_unknown(first) else str(first)
+    filter_value = next(iter(value), "") if isinstance(value, list) else value
+    return "" if has_unknown(filter_value) else str(filter_value)
 
 
 def _rank(found: Found, resource: Resource) -> tuple[bool, int, bool, str]:

@@ -18,7 +18,7 @@ class Holders:
         self._finder = finder
 
     def of(self, resource: Resource, actual: Actual) -> Iterator[str]:
-        """Yield what uses an object; nothing for kinds whose refusals say it themselves."""
+        """Yield the users of an object; nothing for kinds whose errors name their users."""
         kind = resource["kind"]
         if kind == "vpc":
             yield from self._interfaces("vpc-id", actual["VpcId"])
@@ -34,31 +34,33 @@ class Holders:
             yield from self._interfaces("network-interface-id", actual["NetworkInterfaceId"])
         elif kind == "cluster":
             purpose = f"list the node groups of EKS cluster {resource['name']}"
-            found = self._finder.pages("eks", "list_nodegroups", "nodegroups", purpose, clusterName=resource["name"])
-            yield from (f"node group {name}" for name in sorted(map(str, found)))
+            node_groups = self._finder.pages(
+                "eks", "list_nodegroups", "nodegroups", purpose, clusterName=resource["name"]
+            )
+            yield from (f"node group {name}" for name in sorted(map(str, node_groups)))
         elif kind == "file-system":
             for target in self._finder.mount_targets(str(actual["FileSystemId"])):
                 yield f"mount target {target['MountTargetId']} in {target.get('SubnetId')}"
 
     def _interfaces(self, by: str, value: str, *, public: bool = False) -> Iterator[str]:
         purpose = f"list the network interfaces of {value}"
-        found = self._finder.ec2("describe_network_interfaces", "NetworkInterfaces", purpose, {by: value})
-        for each in sorted(found, key=lambda each: str(each["NetworkInterfaceId"])):
-            if not public or (each.get("Association") or {}).get("PublicIp"):
-                yield orphans.interface_holding(each)
+        interfaces = self._finder.ec2("describe_network_interfaces", "NetworkInterfaces", purpose, {by: value})
+        for interface in sorted(interfaces, key=lambda interface: str(interface["NetworkInterfaceId"])):
+            if not public or (interface.get("Association") or {}).get("PublicIp"):
+                yield orphans.interface_holding(interface)
 
     def _inside(self, vpc: str) -> Iterator[str]:
         """Yield subnets and security groups of a VPC, but for the group that goes with it."""
-        for each in self._finder.ec2("describe_subnets", "Subnets", f"list the subnets of {vpc}", {"vpc-id": vpc}):
-            yield f"subnet {each['SubnetId']} ({each['CidrBlock']})"
+        for holder in self._finder.ec2("describe_subnets", "Subnets", f"list the subnets of {vpc}", {"vpc-id": vpc}):
+            yield f"subnet {holder['SubnetId']} ({holder['CidrBlock']})"
         purpose = f"list the security groups of {vpc}"
-        for each in self._finder.ec2("describe_security_groups", "SecurityGroups", purpose, {"vpc-id": vpc}):
-            if each["GroupName"] != "default":
-                yield f"security group {each['GroupId']} ({each['GroupName']})"
+        for holder in self._finder.ec2("describe_security_groups", "SecurityGroups", purpose, {"vpc-id": vpc}):
+            if holder["GroupName"] != "default":
+                yield f"security group {holder['GroupId']} ({holder['GroupName']})"
 
     def _rules(self, group: str, vpc: str) -> Iterator[str]:
         """Yield the other security groups of a VPC whose rules refer to a group."""
         purpose = f"list the security groups of {vpc}"
-        there = self._finder.ec2("describe_security_groups", "SecurityGroups", purpose, {"vpc-id": vpc})
-        for name in sorted({holder for holder, _direction, _rule in orphans.references(there, group)}):
+        security_groups = self._finder.ec2("describe_security_groups", "SecurityGroups", purpose, {"vpc-id": vpc})
+        for name in sorted({holder for holder, _direction, _rule in orphans.references(security_groups, group)}):
             yield f"rules of security group {name}"

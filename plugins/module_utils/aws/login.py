@@ -80,11 +80,13 @@ def describe(
     """Server and CA (PEM) of a cluster; raises AccessError."""
 
     def ask() -> tuple[str, str]:
-        found = _client(region, profile, role_arn, endpoint).describe_cluster(name=cluster)["cluster"]
-        encoded = (found.get("certificateAuthority") or {}).get("data")
-        if not found.get("endpoint") or not encoded:
-            raise AccessError(f"EKS cluster {cluster} is {found.get('status', 'not there')} and has no endpoint yet")
-        return str(found["endpoint"]), authority(encoded, f"EKS cluster {cluster}")
+        described_cluster = _client(region, profile, role_arn, endpoint).describe_cluster(name=cluster)["cluster"]
+        encoded = (described_cluster.get("certificateAuthority") or {}).get("data")
+        if not described_cluster.get("endpoint") or not encoded:
+            raise AccessError(
+                f"EKS cluster {cluster} is {described_cluster.get('status', 'not there')} and has no endpoint yet"
+            )
+        return str(described_cluster["endpoint"]), authority(encoded, f"EKS cluster {cluster}")
 
     return _guarded(ask)
 
@@ -190,8 +192,8 @@ def _guarded(action: Callable[[], T]) -> T:
     try:
         return action()
     except aws.ClientError as error:
-        said = error.response.get("Error", {})
-        raise AccessError(f"AWS: {error.operation_name}: {said.get('Code')}: {said.get('Message')}") from None
+        details = error.response.get("Error", {})
+        raise AccessError(f"AWS: {error.operation_name}: {details.get('Code')}: {details.get('Message')}") from None
     except aws.BotoCoreError as error:
         raise AccessError(f"AWS: {error}", "Check the AWS profile, the credentials and the region") from None
 
@@ -228,7 +230,7 @@ def from_exec(command: str, args: Sequence[str], env: Mapping[str, str]) -> Mint
     else:
         return None
     parser.add_argument("--region", default="")
-    given = parser.parse_args(list(args))
+    arguments = parser.parse_args(list(args))
     unknown = sorted(set(env) - {*_SETTINGS, *_REGION, *_PROFILE, *_KEYS, *_IGNORED})
     if unknown:
         raise AccessError(
@@ -236,14 +238,14 @@ def from_exec(command: str, args: Sequence[str], env: Mapping[str, str]) -> Mint
         )
     keys = (env.get(_KEYS[0], ""), env.get(_KEYS[1], ""), env.get(_KEYS[2], ""))
     return minter(
-        given.cluster,
-        region=given.region or next((env[name] for name in _REGION if env.get(name)), ""),
-        profile=getattr(given, "profile", "") or next((env[name] for name in _PROFILE if env.get(name)), ""),
-        role_arn=given.role,
+        arguments.cluster,
+        region=arguments.region or next((env[name] for name in _REGION if env.get(name)), ""),
+        profile=getattr(arguments, "profile", "") or next((env[name] for name in _PROFILE if env.get(name)), ""),
+        role_arn=arguments.role,
         settings=tuple((_SETTINGS[name], env[name]) for name in sorted(_SETTINGS) if env.get(name)),
         keys=keys if keys[0] and keys[1] else None,
-        external_id=getattr(given, "external_id", ""),
-        session_name=getattr(given, "session_name", ""),
+        external_id=getattr(arguments, "external_id", ""),
+        session_name=getattr(arguments, "session_name", ""),
     )
 
 

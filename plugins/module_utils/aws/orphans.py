@@ -44,36 +44,36 @@ def delete(module: Any, changes: Changes, messages: Messages) -> dict[str, Any]:
     if not vpc:
         return {"removed": [], "left_alone": [], "pending": []}
     sweep = Sweep(account, vpc, cluster, changes)
-    found = sweep.find()
-    pending = sweep.remove(found, task.wait(module, messages, AwsError, cluster), until_done=params["wait"])
+    orphans_found = sweep.find()
+    pending = sweep.remove(orphans_found, task.wait(module, messages, AwsError, cluster), until_done=params["wait"])
     return {
-        "removed": [{"kind": each.kind, "name": each.name, "place": vpc} for each in found.orphans],
-        "left_alone": list(found.left_alone),
+        "removed": [{"kind": orphan.kind, "name": orphan.name, "place": vpc} for orphan in orphans_found.orphans],
+        "left_alone": list(orphans_found.left_alone),
         "pending": pending,
     }
 
 
 def find_vpc(account: Account, plan: Wire) -> str:
     """Return the id of the VPC of a plan; empty when there is none with its owner tags. Raises AwsError."""
-    resource = next((each for each in plan["resources"] if each["kind"] == "vpc"), None)
+    resource = next((candidate for candidate in plan["resources"] if candidate["kind"] == "vpc"), None)
     if resource is None:
         raise AwsError("plan.resources", "has no VPC")
-    found = Finder(account).find(resource)
-    return str(found["VpcId"]) if found and not OWNERS.conflict(KINDS["vpc"], "", found, resource["body"]) else ""
+    vpc = Finder(account).find(resource)
+    return str(vpc["VpcId"]) if vpc and not OWNERS.conflict(KINDS["vpc"], "", vpc, resource["body"]) else ""
 
 
 @dataclass(frozen=True)
 class Found:
-    """Objects in the VPC. `gone`: whether the cluster does not exist any more, so that what it needed can go too.
+    """Objects in the VPC. `is_gone`: whether the cluster does not exist any more, so that what it needed can go too.
 
-    `balancers` and `target_groups` (names by ARN) are those of the cluster, `others` the load balancers that are not.
+    `balancers` and `target_groups` (names by ARN) are those of the cluster, `other_balancers` all others.
     `idle` are network interfaces of the CNI that nothing uses, `pending` those that AWS deletes itself. `groups` are
     the security groups to delete, `every_group` all of the VPC. `left_alone`: lines about what is not the cluster's.
     """
 
-    gone: bool
+    is_gone: bool
     balancers: tuple[Balancer, ...] = ()
-    others: tuple[Balancer, ...] = ()
+    other_balancers: tuple[Balancer, ...] = ()
     target_groups: Mapping[str, str] = field(default_factory=dict)
     idle: tuple[Wire, ...] = ()
     pending: tuple[Wire, ...] = ()
@@ -84,11 +84,11 @@ class Found:
     @property
     def orphans(self) -> list[Orphan]:
         """The objects to delete, now or when what uses them is gone."""
-        interfaces = [*self.idle, *(each for each in self.pending if orphans.of_nodes(each))]
+        interfaces = [*self.idle, *(entry for entry in self.pending if orphans.of_nodes(entry))]
         return [
-            *(each.orphan for each in self.balancers),
+            *(entry.orphan for entry in self.balancers),
             *(_target_group(arn, name) for arn, name in sorted(self.target_groups.items(), key=lambda pair: pair[1])),
-            *sorted(map(_interface, interfaces), key=lambda each: each.id),
+            *sorted(map(_interface, interfaces), key=lambda entry: entry.id),
             *map(_group, self.groups),
         ]
 
@@ -101,7 +101,7 @@ class Sweep:
         self._finder = Finder(account)
 
     def find(self) -> Found:
-        """Return what there is."""
+        """Return the orphans in the VPC."""
         for _try in range(_READINGS - 1):
             try:
                 return self._find()
@@ -121,8 +121,8 @@ class Sweep:
 
         def until_gone(poll: Callable[[], PollResult], what: str) -> None:
             if until_done:
-                left = replace(wait, timeout=max(ends - time.monotonic(), 0.0))
-                left.until(poll, f"{what} in {self._vpc} to be gone")
+                remaining_wait = replace(wait, timeout=max(ends - time.monotonic(), 0.0))
+                remaining_wait.until(poll, f"{what} in {self._vpc} to be gone")
             elif not (seen := poll()).done:
                 pending.append(f"{seen.message}. Run again")
 
@@ -137,29 +137,31 @@ class Sweep:
         return pending
 
     def _find(self) -> Found:
-        gone = self._gone()
+        is_gone = self._gone()
         balancers = [*self._classic(), *self._modern()]
-        own = tuple(each for each in balancers if orphans.of_cluster(each.tags, self._cluster))
-        others = tuple(each for each in balancers if each not in own)
+        own_balancers = tuple(entry for entry in balancers if orphans.of_cluster(entry.tags, self._cluster))
+        other_balancers = tuple(entry for entry in balancers if entry not in own_balancers)
         interfaces, groups = self._interfaces(), self._groups()
-        idle, pending, foreign = self._sorted(interfaces, others, gone=gone)
-        left_alone = [orphans.balancer_left_alone(each, self._vpc, self._cluster) for each in others]
-        mine = [each for each in groups if orphans.group_of_cluster(each, labels(each.get("Tags")), self._cluster)]
-        if gone:
-            left_alone += [orphans.interface_left_alone(each, self._vpc) for each in foreign]
+        idle, pending, foreign = self._sorted(interfaces, other_balancers, gone=is_gone)
+        left_alone = [orphans.balancer_left_alone(entry, self._vpc, self._cluster) for entry in other_balancers]
+        own_groups = [
+            entry for entry in groups if orphans.group_of_cluster(entry, labels(entry.get("Tags")), self._cluster)
+        ]
+        if is_gone:
+            left_alone += [orphans.interface_left_alone(entry, self._vpc) for entry in foreign]
             left_alone += [
-                orphans.group_left_alone(each, self._vpc)
-                for each in groups
-                if each not in mine and each["GroupName"] != "default" and not _planned(each)
+                orphans.group_left_alone(entry, self._vpc)
+                for entry in groups
+                if entry not in own_groups and entry["GroupName"] != "default" and not _planned(entry)
             ]
         return Found(
-            gone=gone,
-            balancers=own,
-            others=others,
-            target_groups=self._target_groups(own),
+            is_gone=is_gone,
+            balancers=own_balancers,
+            other_balancers=other_balancers,
+            target_groups=self._target_groups(own_balancers),
             idle=tuple(idle),
             pending=tuple(pending),
-            groups=tuple(each for each in mine if gone or orphans.is_of_balancers(each)),
+            groups=tuple(entry for entry in own_groups if is_gone or orphans.is_of_balancers(entry)),
             every_group=tuple(groups),
             left_alone=tuple(left_alone),
         )
@@ -175,55 +177,66 @@ class Sweep:
 
     def _classic(self) -> list[Balancer]:
         purpose = f"list the classic load balancers in {self._vpc}"
-        listed = self._finder.pages("elb", "describe_load_balancers", "LoadBalancerDescriptions", purpose)
-        names = [each["LoadBalancerName"] for each in listed if each.get("VPCId") == self._vpc]
-        tagged = [
-            each
-            for some in _batches(names)
-            for each in self._finder.call("elb", "describe_tags", purpose, LoadBalancerNames=some)["TagDescriptions"]
+        descriptions = self._finder.pages("elb", "describe_load_balancers", "LoadBalancerDescriptions", purpose)
+        names = [
+            description["LoadBalancerName"] for description in descriptions if description.get("VPCId") == self._vpc
         ]
-        by_name = {each["LoadBalancerName"]: labels(each.get("Tags")) for each in tagged}
+        tagged = [
+            description
+            for some in _batches(names)
+            for description in self._finder.call("elb", "describe_tags", purpose, LoadBalancerNames=some)[
+                "TagDescriptions"
+            ]
+        ]
+        by_name = {description["LoadBalancerName"]: labels(description.get("Tags")) for description in tagged}
         return [Balancer(name, "classic", "", by_name.get(name, {})) for name in sorted(names)]
 
     def _modern(self) -> list[Balancer]:
-        found = self._inside("describe_load_balancers", "LoadBalancers", "load balancers")
-        by_arn = self._tags_of(each["LoadBalancerArn"] for each in found)
+        balancers = self._inside("describe_load_balancers", "LoadBalancers", "load balancers")
+        by_arn = self._tags_of(balancer["LoadBalancerArn"] for balancer in balancers)
         return [
-            Balancer(each["LoadBalancerName"], each["Type"], each["LoadBalancerArn"], by_arn[each["LoadBalancerArn"]])
-            for each in sorted(found, key=lambda each: str(each["LoadBalancerName"]))
+            Balancer(
+                balancer["LoadBalancerName"],
+                balancer["Type"],
+                balancer["LoadBalancerArn"],
+                by_arn[balancer["LoadBalancerArn"]],
+            )
+            for balancer in sorted(balancers, key=lambda balancer: str(balancer["LoadBalancerName"]))
         ]
 
     def _target_groups(self, own: Iterable[Balancer]) -> dict[str, str]:
         """Return the target groups of the cluster's load balancers, and those that have its tag: names by ARN."""
         arns = {balancer.arn for balancer in own if balancer.arn}
-        found = self._inside("describe_target_groups", "TargetGroups", "target groups")
-        by_arn = self._tags_of(each["TargetGroupArn"] for each in found)
+        groups = self._inside("describe_target_groups", "TargetGroups", "target groups")
+        by_arn = self._tags_of(group["TargetGroupArn"] for group in groups)
         return {
-            each["TargetGroupArn"]: each["TargetGroupName"]
-            for each in found
-            if orphans.of_cluster(by_arn[each["TargetGroupArn"]], self._cluster)
-            or (each.get("LoadBalancerArns") and set(each["LoadBalancerArns"]) <= arns)
+            group["TargetGroupArn"]: group["TargetGroupName"]
+            for group in groups
+            if orphans.of_cluster(by_arn[group["TargetGroupArn"]], self._cluster)
+            or (group.get("LoadBalancerArns") and set(group["LoadBalancerArns"]) <= arns)
         }
 
     def _inside(self, operation: str, key: str, what: str) -> list[dict[str, Any]]:
-        listed = self._finder.pages("elbv2", operation, key, f"list the {what} in {self._vpc}")
-        return [each for each in listed if each.get("VpcId") == self._vpc]
+        descriptions = self._finder.pages("elbv2", operation, key, f"list the {what} in {self._vpc}")
+        return [description for description in descriptions if description.get("VpcId") == self._vpc]
 
     def _tags_of(self, arns: Iterable[str]) -> dict[str, dict[str, str]]:
         """Return tags by ARN; what is gone by now has none."""
-        found: dict[str, dict[str, str]] = {arn: {} for arn in arns}
+        tags_by_arn: dict[str, dict[str, str]] = {arn: {} for arn in arns}
         purpose = f"read the tags of load balancers in {self._vpc}"
-        for some in _batches(list(found)):
-            for each in self._finder.call("elbv2", "describe_tags", purpose, ResourceArns=some)["TagDescriptions"]:
-                found[each["ResourceArn"]] = labels(each.get("Tags"))
-        return found
+        for some in _batches(list(tags_by_arn)):
+            for description in self._finder.call("elbv2", "describe_tags", purpose, ResourceArns=some)[
+                "TagDescriptions"
+            ]:
+                tags_by_arn[description["ResourceArn"]] = labels(description.get("Tags"))
+        return tags_by_arn
 
     def _interfaces(self) -> list[dict[str, Any]]:
         return self._described("describe_network_interfaces", "NetworkInterfaces", "network interfaces")
 
     def _groups(self) -> list[dict[str, Any]]:
-        found = self._described("describe_security_groups", "SecurityGroups", "security groups")
-        return sorted(found, key=lambda each: str(each["GroupId"]))
+        security_groups = self._described("describe_security_groups", "SecurityGroups", "security groups")
+        return sorted(security_groups, key=lambda group: str(group["GroupId"]))
 
     def _described(self, operation: str, key: str, what: str) -> list[dict[str, Any]]:
         return self._finder.ec2(operation, key, f"list the {what} in {self._vpc}", {"vpc-id": self._vpc})
@@ -236,17 +249,24 @@ class Sweep:
         pending: list[Wire] = []
         foreign: list[Wire] = []
         expected = self._declared() if gone else set()
-        for each in interfaces:
-            own = labels(each.get("TagSet"))
-            if orphans.made_by_cni(each, own, self._cluster):
-                if each.get("Status") == "available":
-                    idle.append(each)
+        for interface in interfaces:
+            tags = labels(interface.get("TagSet"))
+            if orphans.made_by_cni(interface, tags, self._cluster):
+                if interface.get("Status") == "available":
+                    idle.append(interface)
                 elif gone:
-                    pending.append(each)
-            elif orphans.made_by_balancer(each, others) or (gone and orphans.made_by_plane(each, self._cluster)):
-                pending.append(each)
-            elif gone and each["NetworkInterfaceId"] not in expected and not _of_efs(each) and not _of_balancer(each):
-                foreign.append(each)
+                    pending.append(interface)
+            elif orphans.made_by_balancer(interface, others) or (
+                gone and orphans.made_by_plane(interface, self._cluster)
+            ):
+                pending.append(interface)
+            elif (
+                gone
+                and interface["NetworkInterfaceId"] not in expected
+                and not _of_efs(interface)
+                and not _of_balancer(interface)
+            ):
+                foreign.append(interface)
         return idle, pending, foreign
 
     def _declared(self) -> set[str]:
@@ -270,45 +290,56 @@ class Sweep:
                 raise
         self._report(balancer.orphan)
 
-    def _interfaces_gone(self, found: Found) -> PollResult:
+    def _interfaces_gone(self, orphans_found: Found) -> PollResult:
         """Delete the interfaces that nothing uses any more, and return which are still used."""
-        idle, pending, _foreign = self._sorted(self._interfaces(), found.others, gone=found.gone)
+        idle, pending, _foreign = self._sorted(
+            self._interfaces(), orphans_found.other_balancers, gone=orphans_found.is_gone
+        )
         for interface in idle:
             orphan = _interface(interface)
             call = partial(self._account.client("ec2").delete_network_interface, NetworkInterfaceId=orphan.id)
             if not self._deleted(orphan, call, _NO_INTERFACE):
                 pending.append(interface)
-        left = ", ".join(f"{each['NetworkInterfaceId']} ({each.get('Description')})" for each in pending)
-        return PollResult(f"still there: {left}" if left else "no network interface is left", done=not pending)
+        interface_names = ", ".join(
+            f"{holder['NetworkInterfaceId']} ({holder.get('Description')})" for holder in pending
+        )
+        return PollResult(
+            f"still there: {interface_names}" if interface_names else "no network interface is left", done=not pending
+        )
 
-    def _target_groups_gone(self, found: Found) -> PollResult:
+    def _target_groups_gone(self, orphans_found: Found) -> PollResult:
         elbv2 = self._account.client("elbv2")
-        left = [
+        remaining = [
             name
-            for arn, name in sorted(found.target_groups.items())
+            for arn, name in sorted(orphans_found.target_groups.items())
             if not self._deleted(
                 _target_group(arn, name), partial(elbv2.delete_target_group, TargetGroupArn=arn), "TargetGroupNotFound"
             )
         ]
-        return PollResult(f"still used: {', '.join(left)}" if left else "no target group is left", done=not left)
+        return PollResult(
+            f"still used: {', '.join(remaining)}" if remaining else "no target group is left", done=not remaining
+        )
 
-    def _groups_gone(self, found: Found) -> PollResult:
+    def _groups_gone(self, orphans_found: Found) -> PollResult:
         """Delete security groups, after rules of the cluster's other groups that refer to them."""
         ec2 = self._account.client("ec2")
-        owned = {each["GroupId"] for each in found.every_group if self._owned(each)}
-        there = self._groups()
-        left = []
-        for group in found.groups:
+        owned = {owned_group["GroupId"] for owned_group in orphans_found.every_group if self._owned(owned_group)}
+        live_groups = self._groups()
+        used_groups = []
+        for group in orphans_found.groups:
             name = group["GroupId"]
-            if name not in {each["GroupId"] for each in there}:
+            if name not in {owned_group["GroupId"] for owned_group in live_groups}:
                 continue
-            for holder, direction, rule in orphans.references(there, name):
+            for holder, direction, rule in orphans.references(live_groups, name):
                 if holder in owned:
                     self._revoke(holder, direction, rule)
             call = partial(ec2.delete_security_group, GroupId=name)
             if not self._deleted(_group(group), call, "InvalidGroup.NotFound"):
-                left.append(f"{name} ({group['GroupName']})")
-        return PollResult(f"still used: {', '.join(left)}" if left else "no security group is left", done=not left)
+                used_groups.append(f"{name} ({group['GroupName']})")
+        return PollResult(
+            f"still used: {', '.join(used_groups)}" if used_groups else "no security group is left",
+            done=not used_groups,
+        )
 
     def _owned(self, group: Wire) -> bool:
         """Return whether the rules of a group are ours to change."""

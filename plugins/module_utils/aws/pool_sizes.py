@@ -42,8 +42,8 @@ class NodeGroups:
         scaling = group.get("scalingConfig") or {}
         return PoolSize(
             desired=int(scaling.get("desiredSize", 0)),
-            least=int(scaling.get("minSize", 0)),
-            most=int(scaling.get("maxSize", 0)),
+            min_nodes=int(scaling.get("minSize", 0)),
+            max_nodes=int(scaling.get("maxSize", 0)),
             owned=OWNERS.of(_KIND, group) == names.tags(cluster, fleet),
             trouble=_trouble(group),
         )
@@ -65,8 +65,8 @@ class NodeGroups:
 
 
 def _trouble(group: Mapping[str, Any]) -> str:
-    found = state_of("node-group", group)
-    return ". ".join(filter(None, (found.message, found.remediation)))
+    group_state = state_of("node-group", group)
+    return ". ".join(filter(None, (group_state.message, group_state.remediation)))
 
 
 def _title(cluster: str, pool: str) -> str:

@@ -47,7 +47,7 @@ class Reading:
 
     account: str
     arn: str
-    found: Found
+    facts: Found
     verdict: Verdict
 
 
@@ -60,16 +60,16 @@ def check(module: Any) -> dict[str, Any]:
     reading = read(session.account(module), plan)
     verdicts = [reading.verdict]
     if plan and reading.account:
-        verdicts.append(preflight.judge(plan, reading.found, params["others"]))
-    observed = [preflight.observed(plan, reading.found)] if plan and reading.account else []
+        verdicts.append(preflight.judge(plan, reading.facts, params["others"]))
+    observed = [preflight.observed(plan, reading.facts)] if plan and reading.account else []
     return {
         "account": reading.account,
         "arn": reading.arn,
         "observed": accounts_wire(observed),
-        "zones": list(reading.found.zones or ()),
-        "subnet_zones": dict(reading.found.subnet_zones),
-        "groups_without_template": sorted(reading.found.groups_without_template),
-        "zones_fit": not plan or preflight.zones_fit(plan, reading.found),
+        "zones": list(reading.facts.zones or ()),
+        "subnet_zones": dict(reading.facts.subnet_zones),
+        "groups_without_template": sorted(reading.facts.groups_without_template),
+        "zones_fit": not plan or preflight.zones_fit(plan, reading.facts),
         **results(*verdicts),
     }
 
@@ -85,7 +85,7 @@ def read(account: Account, plan: Plan | None) -> Reading:
     got, failed = at_once(_work(account, plan), AwsError)
     version, groups = got.get("there") or ("", {})
     zones = got.get("zones")
-    found = Found(
+    facts = Found(
         region,
         str(caller["Account"]),
         zones=None if zones is None else _for_control_planes(zones),
@@ -108,7 +108,7 @@ def read(account: Account, plan: Plan | None) -> Reading:
         there_read="there" in got,
     )
     passed = {name for name, error in failed.items() if name in _BEST_EFFORT or is_code(error, *_DENIED)}
-    return Reading(found.account, str(caller["Arn"]), found, failures(failed, passed))
+    return Reading(facts.account, str(caller["Arn"]), facts, failures(failed, passed))
 
 
 def _work(account: Account, plan: Plan | None) -> dict[str, Callable[[], Any]]:
@@ -131,8 +131,8 @@ def _work(account: Account, plan: Plan | None) -> dict[str, Callable[[], Any]]:
 
 def _zones(account: Account) -> list[dict[str, Any]]:
     with guarded(f"list the zones of {account.region}"):
-        found: list[dict[str, Any]] = account.client("ec2").describe_availability_zones()["AvailabilityZones"]
-    return found
+        available_zones: list[dict[str, Any]] = account.client("ec2").describe_availability_zones()["AvailabilityZones"]
+    return available_zones
 
 
 def _for_control_planes(zones: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
@@ -155,23 +155,30 @@ def _subnets(account: Account, plan: Plan) -> dict[str, str]:
     plan_owner = OWNERS.of(KINDS["subnet"], {"Tags": plan["tags"]})
     purpose = f"list the subnets of {plan['name']} in {account.region}"
     tagged = Finder(account).described("subnet", purpose, {f"tag:{CLUSTER_TAG}": plan["name"]})
-    found = [subnet for subnet in tagged if OWNERS.of(KINDS["subnet"], subnet) == plan_owner]
-    vpcs = Counter(subnet["VpcId"] for subnet in found)
+    cluster_subnets = [subnet for subnet in tagged if OWNERS.of(KINDS["subnet"], subnet) == plan_owner]
+    vpcs = Counter(subnet["VpcId"] for subnet in cluster_subnets)
     vpc = max(sorted(vpcs), key=vpcs.__getitem__, default="")
-    return {subnet["CidrBlock"]: subnet["AvailabilityZone"] for subnet in found if subnet["VpcId"] == vpc}
+    return {subnet["CidrBlock"]: subnet["AvailabilityZone"] for subnet in cluster_subnets if subnet["VpcId"] == vpc}
 
 
 def _types(account: Account, types: Iterable[str]) -> dict[str, Any]:
     purpose = f"describe instance types in {account.region}"
-    found = Finder(account).pages("ec2", "describe_instance_types", "InstanceTypes", purpose, Filters=_of_type(types))
-    return {each["InstanceType"]: each for each in found}
+    instance_types = Finder(account).pages(
+        "ec2", "describe_instance_types", "InstanceTypes", purpose, Filters=_of_type(types)
+    )
+    return {instance_type["InstanceType"]: instance_type for instance_type in instance_types}
 
 
 def _offerings(account: Account, types: Iterable[str]) -> dict[str, frozenset[str]]:
     purpose = f"list where instance types are offered in {account.region}"
-    asked = {"LocationType": "availability-zone", "Filters": _of_type(types)}
-    found = Finder(account).pages("ec2", "describe_instance_type_offerings", "InstanceTypeOfferings", purpose, **asked)
-    return {kind: frozenset(each["Location"] for each in found if each["InstanceType"] == kind) for kind in types}
+    parameters = {"LocationType": "availability-zone", "Filters": _of_type(types)}
+    offerings = Finder(account).pages(
+        "ec2", "describe_instance_type_offerings", "InstanceTypeOfferings", purpose, **parameters
+    )
+    return {
+        kind: frozenset(offering["Location"] for offering in offerings if offering["InstanceType"] == kind)
+        for kind in types
+    }
 
 
 def _of_type(types: Iterable[str]) -> list[dict[str, Any]]:
@@ -181,8 +188,11 @@ def _of_type(types: Iterable[str]) -> list[dict[str, Any]]:
 def _versions(account: Account) -> dict[str, str]:
     """Return the status of each version that EKS has."""
     purpose = f"list the Kubernetes versions of EKS in {account.region}"
-    found = Finder(account).pages("eks", "describe_cluster_versions", "clusterVersions", purpose)
-    return {each["clusterVersion"]: each.get("versionStatus") or _status(each.get("status", "")) for each in found}
+    versions = Finder(account).pages("eks", "describe_cluster_versions", "clusterVersions", purpose)
+    return {
+        version["clusterVersion"]: version.get("versionStatus") or _status(version.get("status", ""))
+        for version in versions
+    }
 
 
 def _status(older: str) -> str:
@@ -207,14 +217,14 @@ def _group(finder: Finder, cluster: str, group: str) -> dict[str, Any]:
     """Return a node group as EKS describes it; empty for one that is gone."""
     try:
         purpose = f"describe node group {group} of EKS cluster {cluster}"
-        found: dict[str, Any] = finder.call(
+        node_group: dict[str, Any] = finder.call(
             "eks", "describe_nodegroup", purpose, clusterName=cluster, nodegroupName=group
         )["nodegroup"]
     except AwsError as error:
         if is_code(error, "ResourceNotFoundException"):
             return {}
         raise
-    return found
+    return node_group
 
 
 def _is_plain(group: Mapping[str, Any]) -> bool:
@@ -227,7 +237,7 @@ def _is_plain(group: Mapping[str, Any]) -> bool:
 def _reservation(account: Account, name: str) -> Any:
     """Return a capacity reservation as EC2 describes it, None for one that does not exist."""
     try:
-        found = Finder(account).call(
+        reservations = Finder(account).call(
             "ec2",
             "describe_capacity_reservations",
             f"describe capacity reservation {name}",
@@ -237,7 +247,7 @@ def _reservation(account: Account, name: str) -> Any:
         if is_code(error, *_NO_RESERVATION):
             return None
         raise
-    return next(iter(found["CapacityReservations"]), None)
+    return next(iter(reservations["CapacityReservations"]), None)
 
 
 def _quotas(account: Account, codes: Iterable[str]) -> dict[str, float]:
@@ -246,12 +256,16 @@ def _quotas(account: Account, codes: Iterable[str]) -> dict[str, float]:
 
 
 def _quota(account: Account, code: str) -> float:
-    finder, purpose, named = Finder(account), f"read the quota {code} of EC2", {"ServiceCode": "ec2", "QuotaCode": code}
+    finder, purpose, quota_key = (
+        Finder(account),
+        f"read the quota {code} of EC2",
+        {"ServiceCode": "ec2", "QuotaCode": code},
+    )
     try:
-        found = finder.call("service-quotas", "get_service_quota", purpose, **named)
+        quota = finder.call("service-quotas", "get_service_quota", purpose, **quota_key)
     except AwsError as error:
         if not is_code(error, "NoSuchResourceException"):
             raise
         # No value was ever set for the account: then that of AWS holds.
-        found = finder.call("service-quotas", "get_aws_default_service_quota", purpose, **named)
-    return float(found["Quota"]["Value"])
+        quota = finder.call("service-quotas", "get_aws_default_service_quota", purpose, **quota_key)
+    return float(quota["Quota"]["Value"])

@@ -33,14 +33,14 @@ def quotes(module: Any, machines: Sequence[Machine], currency: str) -> Quotes:
                 f"prices in {region}", f"AWS lists them in {prices.currency(region)}, and the catalogue has {currency}"
             )
     accounts = {name: _account(module.params, name) for name in {*regions, *map(prices.endpoint_region, regions)}}
-    work: dict[Any, Any] = {each: partial(_on_demand, accounts, each) for each in machines}
+    work: dict[Any, Any] = {machine_key: partial(_on_demand, accounts, machine_key) for machine_key in machines}
     for region in regions:
         names = [machine.name for machine in machines if machine.region == region]
         work[region] = partial(_spot, accounts[region], names)
     outcome = parallel.at_once({str(number): action for number, action in enumerate(work.values())})
     outcome.check(AwsError)
     answers = dict(zip(work, (outcome.done[str(number)] for number in range(len(work))), strict=True))
-    found = [
+    quoted_prices = [
         Quoted(machine.name, machine.region, "", "OnDemand", answers[machine].pop(), _LIST)
         for machine in machines
         if len(answers[machine]) == 1
@@ -48,13 +48,17 @@ def quotes(module: Any, machines: Sequence[Machine], currency: str) -> Quotes:
     missing = [
         f"{machine.name} in {machine.region}: {_LIST} has {'no price' if not answers[machine] else 'several prices'}"
         for machine in machines
-        if not found or not any(each.machine == machine.name and each.region == machine.region for each in found)
+        if not quoted_prices
+        or not any(
+            machine_key.machine == machine.name and machine_key.region == machine.region
+            for machine_key in quoted_prices
+        )
     ]
     for region in regions:
-        found += [
+        quoted_prices += [
             Quoted(name, "", zone, "Spot", price, _SPOT) for (name, zone), price in sorted(answers[region].items())
         ]
-    return Quotes(tuple(found), tuple(missing))
+    return Quotes(tuple(quoted_prices), tuple(missing))
 
 
 def _account(params: Mapping[str, Any], region: str) -> Account:
@@ -63,20 +67,20 @@ def _account(params: Mapping[str, Any], region: str) -> Account:
 
 def _on_demand(accounts: Mapping[str, Account], machine: Machine) -> set[Decimal]:
     client = accounts[prices.endpoint_region(machine.region)].client("pricing")
-    asked = {"ServiceCode": prices.SERVICE_CODE, "Filters": prices.filters(machine.name, machine.region)}
+    parameters = {"ServiceCode": prices.SERVICE_CODE, "Filters": prices.filters(machine.name, machine.region)}
     with guarded(f"read the price of {machine.name} in {machine.region}"):
-        pages = client.get_paginator("get_products").paginate(**asked)
+        pages = client.get_paginator("get_products").paginate(**parameters)
         products = [product for page in pages for product in page.get("PriceList") or ()]
     return prices.on_demand(products, machine.region)
 
 
 def _spot(account: Account, names: Sequence[str]) -> dict[tuple[str, str], Decimal]:
-    asked = {
+    parameters = {
         "InstanceTypes": sorted(set(names)),
         "ProductDescriptions": [prices.PLATFORM],
         "StartTime": datetime.now(UTC),
     }
     with guarded(f"read spot prices in {account.region}"):
-        pages = account.client("ec2").get_paginator("describe_spot_price_history").paginate(**asked)
+        pages = account.client("ec2").get_paginator("describe_spot_price_history").paginate(**parameters)
         history = [entry for page in pages for entry in page.get("SpotPriceHistory") or ()]
     return prices.newest_spot(history)

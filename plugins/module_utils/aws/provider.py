@@ -67,22 +67,22 @@ class AwsProvider(Provider):
     def problems(self, resource: Resource, actual: Actual, _listed: Iterable[Resource]) -> Iterator[str]:
         """Objects of IAM are in all regions, and say which of them their cluster is in. A cluster cannot move."""
         if resource["kind"] in ("role", "policy"):
-            here = resource["body"]["Tags"][names.REGION_TAG]
-            region = (actual.get("Tags") or {}).get(names.REGION_TAG, here)
-            if region != here:
+            desired_region = resource["body"]["Tags"][names.REGION_TAG]
+            region = (actual.get("Tags") or {}).get(names.REGION_TAG, desired_region)
+            if region != desired_region:
                 yield (
                     f"{self.title(resource)} belongs to the cluster of this name in {region} (tag {names.REGION_TAG}). "
                     f"Set spec.region back to {region} and delete that cluster first, or give the one here another name"
                 )
         if resource["kind"] == "cluster":
-            vpc, there = resource["body"]["vpc"], actual["resourcesVpcConfig"].get("vpcId", "")
-            if there and vpc != there:
+            vpc, actual_vpc = resource["body"]["vpc"], actual["resourcesVpcConfig"].get("vpcId", "")
+            if actual_vpc and vpc != actual_vpc:
                 instead = (
                     "which does not have the owner tags" if has_unknown(vpc) else f"not in {vpc}, that of the plan"
                 )
                 yield (
-                    f"{self.title(resource)} is in the VPC {there}, {instead}. A cluster cannot move: give {there} the "
-                    "tags of the plan, if the cluster belongs there"
+                    f"{self.title(resource)} is in the VPC {actual_vpc}, {instead}. A cluster cannot move: give "
+                    f"{actual_vpc} the tags of the plan, if the cluster belongs there"
                 )
 
     def warnings(self, resource: Resource, actual: Actual) -> Iterator[str]:
@@ -94,9 +94,9 @@ class AwsProvider(Provider):
                     f"{title} runs Kubernetes {actual['version']}, which cannot go back to {version}: set "
                     f"kubernetesVersion to {actual['version']}, or create a new cluster"
                 )
-            there = (actual.get("accessConfig") or {}).get("authenticationMode")
-            if compare.rank(there) > compare.rank(mode):
-                yield f"{title} has the authentication mode {there}, which cannot go back to {mode}"
+            actual_mode = (actual.get("accessConfig") or {}).get("authenticationMode")
+            if compare.rank(actual_mode) > compare.rank(mode):
+                yield f"{title} has the authentication mode {actual_mode}, which cannot go back to {mode}"
         if actual.get("unchecked"):
             yield f"{title} may have a version that is too old for its cluster: {actual['unchecked']}"
 
@@ -173,19 +173,21 @@ class AwsProvider(Provider):
         return answer
 
     def _progress(self, call: Call, identity: str) -> PollResult:
-        named = {key: call.parameters[key] for key in ("nodegroupName", "addonName") if key in call.parameters}
+        names = {key: call.parameters[key] for key in ("nodegroupName", "addonName") if key in call.parameters}
         cluster = call.parameters.get("name") or call.parameters["clusterName"]
         purpose = f"{call.purpose}: read the update"
-        found = self._finder.call("eks", "describe_update", purpose, name=cluster, updateId=identity, **named)["update"]
-        word = str(found.get("status"))
-        message = f"{call.purpose}: {word}"
-        if word not in ("Failed", "Cancelled"):
-            return PollResult(message, done=word == "Successful")
-        causes = _pairs(found.get("errors"), "errorCode", "errorMessage")
+        update = self._finder.call("eks", "describe_update", purpose, name=cluster, updateId=identity, **names)[
+            "update"
+        ]
+        status = str(update.get("status"))
+        message = f"{call.purpose}: {status}"
+        if status not in ("Failed", "Cancelled"):
+            return PollResult(message, done=status == "Successful")
+        causes = _pairs(update.get("errors"), "errorCode", "errorMessage")
         if causes and all(code == _NO_NODES for code, __ in causes):
             return PollResult(message, done=True)
         why = State(causes=causes).message or "EKS gives no reason"
-        failed = AwsError(call.purpose, f"the update is {word}: {why}", hint=of_causes(hint_for, causes))
+        failed = AwsError(call.purpose, f"the update is {status}: {why}", hint=of_causes(hint_for, causes))
         return PollResult(message, done=True, value=failed)
 
     def _inside(self, resource: Resource, actual: Actual) -> Iterator[Call]:
@@ -219,7 +221,7 @@ def _explain(error: AwsError) -> None:
 
 
 def _causes(actual: Actual) -> Causes:
-    """Return why an object is in a bad state, as codes and messages."""
+    """Return the causes of the bad state of an object, as codes and messages."""
     if actual.get("FailureCode") or actual.get("FailureMessage"):
         return ((str(actual.get("FailureCode") or ""), shown(str(actual.get("FailureMessage") or ""))),)
     return _pairs((actual.get("health") or {}).get("issues"), "code", "message")
@@ -228,10 +230,10 @@ def _causes(actual: Actual) -> Causes:
 def _pairs(found: Any, code: str, message: str) -> Causes:
     """Return issues of EKS as codes and messages, with the resources that a message does not name."""
     pairs = []
-    for each in found or ():
-        text = str(each.get(message) or "").strip().rstrip(".")
-        others = ", ".join(str(name) for name in each.get("resourceIds") or () if str(name) not in text)
-        pairs.append((str(each.get(code) or ""), shown(f"{text} ({others})" if others else text)))
+    for issue in found or ():
+        text = str(issue.get(message) or "").strip().rstrip(".")
+        resource_names = ", ".join(str(name) for name in issue.get("resourceIds") or () if str(name) not in text)
+        pairs.append((str(issue.get(code) or ""), shown(f"{text} ({resource_names})" if resource_names else text)))
     return tuple(pairs)
 
 

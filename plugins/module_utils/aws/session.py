@@ -76,13 +76,13 @@ def account(module: Any) -> Account:
 
 def from_params(params: Mapping[str, Any]) -> Account:
     """Return the account of the arguments. Raises AwsError that says which of them is wrong."""
-    given = {name: str(params.get(name) or "") for name in ARGUMENTS}
-    _check_keys(given)
-    session = _session(given)
-    _check_region(session, given)
-    _check_credentials(session, given)
-    account = Account(session, given["region"], given["endpoint_url"], given["aws_ca_bundle"])
-    return _assumed(account, given) if given["role_arn"] else account
+    arguments = {name: str(params.get(name) or "") for name in ARGUMENTS}
+    _check_keys(arguments)
+    session = _session(arguments)
+    _check_region(session, arguments)
+    _check_credentials(session, arguments)
+    account = Account(session, arguments["region"], arguments["endpoint_url"], arguments["aws_ca_bundle"])
+    return _assumed(account, arguments) if arguments["role_arn"] else account
 
 
 class _Role:
@@ -97,11 +97,11 @@ class _Role:
         return self._credentials
 
 
-def _assumed(account: Account, given: Mapping[str, str]) -> Account:
+def _assumed(account: Account, arguments: Mapping[str, str]) -> Account:
     """Return an account in the name of a role. Raises AwsError."""
-    aws, role = load_aws(), given["role_arn"]
-    asked = {"RoleArn": role, "RoleSessionName": "modelplane-fleet"}
-    refresher = aws.create_assume_role_refresher(account.client("sts"), asked)
+    aws, role = load_aws(), arguments["role_arn"]
+    role_parameters = {"RoleArn": role, "RoleSessionName": "modelplane-fleet"}
+    refresher = aws.create_assume_role_refresher(account.client("sts"), role_parameters)
     credentials = aws.DeferredRefreshableCredentials(method="assume-role", refresh_using=refresher)
     try:
         with guarded(f"assume the role {role}"):
@@ -109,47 +109,47 @@ def _assumed(account: Account, given: Mapping[str, str]) -> Account:
     except AwsError as error:
         if error.code not in ("AccessDenied", "AccessDeniedException"):
             raise
-        who = f"the profile {given['profile']}" if given["profile"] else "the credentials of the environment"
+        who = f"the profile {arguments['profile']}" if arguments["profile"] else "the credentials of the environment"
         hint = f"Its trust policy has to name the principal of {who}"
         raise AwsError(f"the role {role} cannot be assumed", error.message, code=error.code, hint=hint) from None
-    session = _session({**given, "access_key": ""})
+    session = _session({**arguments, "access_key": ""})
     session.get_component("credential_provider").providers.insert(0, _Role(credentials))
-    return Account(session, given["region"], given["endpoint_url"], given["aws_ca_bundle"])
+    return Account(session, arguments["region"], arguments["endpoint_url"], arguments["aws_ca_bundle"])
 
 
-def _check_keys(given: Mapping[str, str]) -> None:
-    if not given["region"]:
+def _check_keys(arguments: Mapping[str, str]) -> None:
+    if not arguments["region"]:
         raise AwsError("log in to AWS", "region is missing", hint="Give the region of the cluster")
-    if bool(given["access_key"]) != bool(given["secret_key"]):
-        missing = "secret_key" if given["access_key"] else "access_key"
+    if bool(arguments["access_key"]) != bool(arguments["secret_key"]):
+        missing = "secret_key" if arguments["access_key"] else "access_key"
         raise AwsError("log in to AWS", f"{missing} is missing", hint="Give access_key and secret_key, or none of both")
-    if given["session_token"] and not given["access_key"]:
+    if arguments["session_token"] and not arguments["access_key"]:
         raise AwsError("log in to AWS", "session_token is given without access_key and secret_key")
-    if given["profile"] and given["access_key"]:
+    if arguments["profile"] and arguments["access_key"]:
         raise AwsError("log in to AWS", "both profile and access_key are given", hint="Give one of both")
-    bundle = given["aws_ca_bundle"]
+    bundle = arguments["aws_ca_bundle"]
     if bundle and not Path(bundle).is_file():
         raise AwsError(
             "log in to AWS", f"aws_ca_bundle {bundle} is no file", hint="It names a file of certificates (PEM)"
         )
 
 
-def _session(given: Mapping[str, str]) -> Any:
+def _session(arguments: Mapping[str, str]) -> Any:
     """Return a session whose profile exists."""
     aws = load_aws()
-    session = aws.Session(profile=given["profile"] or None)
+    session = aws.Session(profile=arguments["profile"] or None)
     session.register_component("data_loader", _loader())
     try:
         with guarded("log in to AWS"):
             session.get_scoped_config()
             session.set_config_variable("sts_regional_endpoints", "regional")
-            session.set_config_variable("region", given["region"])
+            session.set_config_variable("region", arguments["region"])
     except AwsError as error:
         if error.code != aws.ProfileNotFound.__name__:
             raise
-        raise _unknown_profile(given["profile"]) from None
-    if given["access_key"]:
-        session.set_credentials(given["access_key"], given["secret_key"], given["session_token"] or None)
+        raise _unknown_profile(arguments["profile"]) from None
+    if arguments["access_key"]:
+        session.set_credentials(arguments["access_key"], arguments["secret_key"], arguments["session_token"] or None)
     return session
 
 
@@ -159,7 +159,7 @@ def _loader() -> Any:
     return load_aws().Session().get_component("data_loader")
 
 
-def _check_credentials(session: Any, given: Mapping[str, str]) -> None:
+def _check_credentials(session: Any, arguments: Mapping[str, str]) -> None:
     """Require credentials that are complete. Whether AWS accepts them is seen at the first call."""
     with guarded("log in to AWS"):
         credentials = session.get_credentials()
@@ -168,38 +168,40 @@ def _check_credentials(session: Any, given: Mapping[str, str]) -> None:
     if credentials is None:
         raise AwsError(
             "log in to AWS",
-            f"profile {given['profile']} has no credentials" if given["profile"] else "no credentials were found",
+            f"profile {arguments['profile']} has no credentials"
+            if arguments["profile"]
+            else "no credentials were found",
             hint="Set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or give profile"
             " (eks_cluster_profile in the inventory)",
         )
 
 
-def _unknown_profile(given: str) -> AwsError:
-    profile = given or os.environ.get("AWS_PROFILE") or os.environ.get("AWS_DEFAULT_PROFILE") or "default"
+def _unknown_profile(arguments: str) -> AwsError:
+    profile = arguments or os.environ.get("AWS_PROFILE") or os.environ.get("AWS_DEFAULT_PROFILE") or "default"
     # Listed by a session without a profile: one whose profile does not exist cannot read anything.
-    known = load_aws().Session(profile=None).full_config.get("profiles", {})
-    hint = nearest_key(profile, known) if known else "There are none in ~/.aws/config and ~/.aws/credentials."
+    profiles = load_aws().Session(profile=None).full_config.get("profiles", {})
+    hint = nearest_key(profile, profiles) if profiles else "There are none in ~/.aws/config and ~/.aws/credentials."
     return AwsError("log in to AWS", f"there is no profile {profile}", code="ProfileNotFound", hint=hint.rstrip("."))
 
 
-def _check_region(session: Any, given: Mapping[str, str]) -> None:
+def _check_region(session: Any, arguments: Mapping[str, str]) -> None:
     """Refuse a mistyped region at once, and not after a minute of attempts to reach a host that does not exist."""
-    region = given["region"]
-    if given["endpoint_url"] or os.environ.get("AWS_ENDPOINT_URL"):
+    region = arguments["region"]
+    if arguments["endpoint_url"] or os.environ.get("AWS_ENDPOINT_URL"):
         return
     with guarded("read the regions that the AWS SDK knows"):
         partitions = session.get_available_partitions()
-        known = {name for partition in partitions for name in session.get_available_regions("ec2", partition)}
-    if region not in known:
+        region_names = {name for partition in partitions for name in session.get_available_regions("ec2", partition)}
+    if region not in region_names:
         raise AwsError(
             "log in to AWS",
             f"there is no region {region}",
-            hint=f"{_nearest_region(region, known)} For a region that is newer than the installed {AWS_PACKAGE}, update"
-            f" that: pip install -U {AWS_PACKAGE}",
+            hint=f"{_nearest_region(region, region_names)} For a region that is newer than the installed {AWS_PACKAGE},"
+            f" update that: pip install -U {AWS_PACKAGE}",
         )
 
 
-def _nearest_region(region: str, known: set[str]) -> str:
-    if region[:-1] in known:
+def _nearest_region(region: str, region_names: set[str]) -> str:
+    if region[:-1] in region_names:
         return f"{region} seems to be a zone of {region[:-1]}, which is the region."
-    return nearest_key(region, known)
+    return nearest_key(region, region_names)

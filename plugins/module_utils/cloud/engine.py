@@ -49,7 +49,7 @@ class Engine:
         self._provider = provider
         self._occupants = occupants
         self._kinds = kinds
-        self._listed = {each["key"]: each for each in resources}
+        self._listed = {resource["key"]: resource for resource in resources}
         if len(self._listed) != len(resources):
             raise provider.error("resources", "a key is listed twice", hint="List each once")
         self._needs = graph.needs(resources)
@@ -77,7 +77,7 @@ class Engine:
             lambda key, needed: (
                 self._purge(unlisted[key], needed) if key in unlisted else self._reconcile(key, survey[key], needed)
             ),
-            # By then there is a new one in its place, where it can be had, and nothing that is listed uses it.
+            # Unlisted objects are deleted last, because listed objects might use them until their replacement exists.
             {key: list(self._listed) for key in unlisted},
         )
         return {key: dict(done[key].actual or {}) for key in self._listed}
@@ -90,19 +90,27 @@ class Engine:
         survey = self._survey(compare=False)
         unlisted = self._unlisted(survey) if purge else {}
         existing = {key for key, actual in survey.items() if actual is not None and not self._kind(key).never_deleted}
-        listed = {key: self._resolved(key, survey) for key in self._listed}
-        going = {key: each for key, each in listed.items() if key in existing and self._changes_kind(each)} | unlisted
-        going = {key: each for key, each in going.items() if self._container(each) not in going}
+        listed_resources = {key: self._resolved(key, survey) for key in self._listed}
+        going = {
+            key: unlisted_resource
+            for key, unlisted_resource in listed_resources.items()
+            if key in existing and self._changes_kind(unlisted_resource)
+        } | unlisted
+        going = {
+            key: unlisted_resource
+            for key, unlisted_resource in going.items()
+            if self._container(unlisted_resource) not in going
+        }
         if self._changes.check_mode:
             for key, resource in going.items():
                 if self._run.phase(resource, survey.get(key)) != "deleting":
                     self._run.record("delete", resource)
-            return [key for key in going if key in listed]
+            return [key for key in going if key in listed_resources]
         self._in_order(
             graph.reverse({**self._needs, **self._needs_of_unlisted(unlisted, {**self._listed, **unlisted})}),
             lambda key, needed: self._delete(going[key], needed) if key in going else Done(),
         )
-        return [key for key in going if key in listed]
+        return [key for key in going if key in listed_resources]
 
     # Survey
 
@@ -115,13 +123,15 @@ class Engine:
             resource = self._resolved(key, needed)
             return self._provider.find(resource) if compare else self._run.find_begun(resource)
 
-        order = {key: {other for other, __ in references(self._listed[key]["body"])} for key in self._listed}
+        order = {
+            key: {required_key for required_key, __ in references(self._listed[key]["body"])} for key in self._listed
+        }
         outcome = in_order(order, read)
         outcome.check(self._provider.error)
         survey = {key: outcome.done[key] for key in self._listed}
         problems = [line for key in survey for line in self._problems(key, survey, compare=compare)]
         if problems:
-            raise self._provider.error(".\n".join(each.rstrip(".") for each in problems))
+            raise self._provider.error(".\n".join(problem.rstrip(".") for problem in problems))
         return survey
 
     def _problems(self, key: str, survey: Survey, *, compare: bool) -> list[str]:
@@ -131,32 +141,36 @@ class Engine:
         conflict = self._run.conflict(resource, actual)
         if conflict:
             return [conflict]
-        found = list(self._provider.problems(resource, actual, self._listed.values()))
+        problem_lines = list(self._provider.problems(resource, actual, self._listed.values()))
         if compare and self._changes_kind(resource) and not self._to_be_created(key, survey):
-            found += refusals(self._provider.title(resource), diff(self._kind(key), actual, resource["body"]))
-        return found
+            problem_lines += refusals(self._provider.title(resource), diff(self._kind(key), actual, resource["body"]))
+        return problem_lines
 
     def _unlisted(self, survey: Survey) -> dict[str, Resource]:
-        """Return what is beside the listed objects and has their owner, by the key of its node in the graph."""
-        listed = {
+        """Return the unlisted objects with the same owner as the listed ones, by the key of their node in the graph."""
+        listed_identities = {
             identity
-            for key, each in self._listed.items()
-            for identity in _identities(self._kind(key), each, survey[key])
+            for key, resource in self._listed.items()
+            for identity in _identities(self._kind(key), resource, survey[key])
         }
         outcome = in_order(
             {key: () for key, actual in survey.items() if actual},
             lambda key, _needed: list(self._provider.siblings(self._resolved(key, survey))),
         )
         outcome.check(self._provider.error)
-        found: dict[str, Resource] = {}
+        unlisted: dict[str, Resource] = {}
         for key, siblings in outcome.done.items():
             owner = self._provider.owners.of(self._kind(key), self._listed[key]["body"])
             for sibling, actual in siblings:
                 kind = self._provider.kinds[sibling["kind"]]
-                ours = bool(owner) and self._provider.owners.of(kind, actual) == owner
-                if ours and self._changes_kind(sibling) and not _identities(kind, sibling, actual) & listed:
-                    found[_UNLISTED + sibling["key"]] = sibling
-        return found
+                is_owned = bool(owner) and self._provider.owners.of(kind, actual) == owner
+                if (
+                    is_owned
+                    and self._changes_kind(sibling)
+                    and not _identities(kind, sibling, actual) & listed_identities
+                ):
+                    unlisted[_UNLISTED + sibling["key"]] = sibling
+        return unlisted
 
     def _preview(self, survey: Survey, unlisted: Mapping[str, Resource]) -> None:
         """Report what would change. What refers to an object sees it as it would be then."""
@@ -188,7 +202,7 @@ class Engine:
     # Changes
 
     def _reconcile(self, key: str, surveyed: Actual | None, needed: Mapping[str, Done]) -> Done:
-        resource = self._resolved(key, {other: done.actual for other, done in needed.items()})
+        resource = self._resolved(key, {needed_key: done.actual for needed_key, done in needed.items()})
         if not self._changes_kind(resource):
             return Done(surveyed)
         later = self._later(resource, needed)
@@ -238,7 +252,7 @@ class Engine:
         after: graph.Needs | None = None,
     ) -> Mapping[str, Done]:
         outcome = in_order(needs, work, after)
-        self.pending += [each.pending for each in outcome.done.values() if each.begun]
+        self.pending += [outcome_entry.pending for outcome_entry in outcome.done.values() if outcome_entry.begun]
         outcome.check(self._provider.error)
         return outcome.done
 
@@ -247,27 +261,37 @@ class Engine:
     def _needs_of_unlisted(
         self, unlisted: Mapping[str, Resource], among: Mapping[str, Resource]
     ) -> dict[str, list[str]]:
-        """Return which of the objects `among` the unlisted ones may use, by the keys of their nodes."""
+        """Return the objects `among` that each unlisted object might use, by the keys of their nodes."""
         kinds = self._provider.kinds
         return {
-            key: [other for other, used in among.items() if other != key and used["kind"] in kinds[each["kind"]].uses]
-            for key, each in unlisted.items()
+            key: [
+                used_key
+                for used_key, used in among.items()
+                if used_key != key and used["kind"] in kinds[resource["kind"]].uses
+            ]
+            for key, resource in unlisted.items()
         }
 
     def _container(self, resource: Resource) -> str:
         """Return the key of the listed object that an object is part of; empty when there is none."""
         kind = self._provider.kinds[resource["kind"]].part_of
-        found = (
+        container_keys = (
             key
-            for key, each in self._listed.items()
-            if each["kind"] == kind and self._provider.scope(each) == resource["parent"]
+            for key, candidate in self._listed.items()
+            if candidate["kind"] == kind and self._provider.scope(candidate) == resource["parent"]
         )
-        return next(found, "")
+        return next(container_keys, "")
 
     def _unknown_kind(self) -> str:
-        known = self._provider.kinds
-        named = sorted(({each["kind"] for each in self._listed.values()} | set(self._kinds)) - set(known))
-        return f"there is no kind {named[0]}. {nearest_key(named[0], known)}".rstrip(". ") if named else ""
+        known_kinds = self._provider.kinds
+        unknown_kinds = sorted(
+            ({resource["kind"] for resource in self._listed.values()} | set(self._kinds)) - set(known_kinds)
+        )
+        return (
+            f"there is no kind {unknown_kinds[0]}. {nearest_key(unknown_kinds[0], known_kinds)}".rstrip(". ")
+            if unknown_kinds
+            else ""
+        )
 
     def _changes_kind(self, resource: Resource) -> bool:
         return not self._kinds or resource["kind"] in self._kinds
@@ -285,14 +309,16 @@ class Engine:
 
 def _identities(kind: Kind, resource: Resource, actual: Actual | None) -> set[tuple[str, ...]]:
     """Return the identity of an object: its name, which some kinds can lose, and its id."""
-    found: set[tuple[str, ...]] = {(resource["kind"], resource["parent"], resource["name"])}
+    identities: set[tuple[str, ...]] = {(resource["kind"], resource["parent"], resource["name"])}
     if kind.id and actual:
-        found.add((resource["kind"], str(actual[kind.id])))
-    return found
+        identities.add((resource["kind"], str(actual[kind.id])))
+    return identities
 
 
 def cluster_of(provider: Provider, resources: Iterable[Resource]) -> str:
     """Return the cluster that listed objects belong to, by their owner labels; empty when none has them."""
     kinds, owners = provider.kinds, provider.owners
-    found = (owners.of(kinds[each["kind"]], each["body"]) for each in resources if each["kind"] in kinds)
-    return next((labels[owners.cluster] for labels in found if owners.cluster in labels), "")
+    owner_labels = (
+        owners.of(kinds[resource["kind"]], resource["body"]) for resource in resources if resource["kind"] in kinds
+    )
+    return next((labels[owners.cluster] for labels in owner_labels if owners.cluster in labels), "")

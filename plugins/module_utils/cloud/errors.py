@@ -24,8 +24,8 @@ class CloudError(Exception):
     cloud: ClassVar[str] = "the cloud"
 
     def __init__(self, what: str, message: str = "", *, code: str = "", hint: str = "", passing: bool = False) -> None:
-        parts = (what.strip(), code, message.strip())
-        text = ": ".join(part for part in parts if part).rstrip(". ")
+        fragments = (what.strip(), code, message.strip())
+        text = ": ".join(fragment for fragment in fragments if fragment).rstrip(". ")
         super().__init__(f"{text}. {hint}" if hint else text)
         self.code = code
         self.message = message.strip()
@@ -65,6 +65,6 @@ class CloudError(Exception):
 
 
 def shown(message: str, for_programs: re.Pattern[str] | None = None) -> str:
-    """Return what an API said, for people: without secrets and what is for programs, on one line of bearable length."""
+    """Return the message of an API without secrets and machine-readable parts, on one short line."""
     text = " ".join(masked(for_programs.sub("", message) if for_programs else message).split())
     return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"

@@ -30,11 +30,13 @@ class Outcome(Generic[T]):
         if not self.failed:
             return
         errors = list(self.failed.values())
-        rest = [f"{key} was not begun, as it needs {needed}" for key, needed in self.skipped.items()]
-        if len(errors) == 1 and not rest:
+        skipped_lines = [
+            f"{key} was not begun, as it needs {required_key}" for key, required_key in self.skipped.items()
+        ]
+        if len(errors) == 1 and not skipped_lines:
             raise errors[0]
-        lines = [*dict.fromkeys(str(each).rstrip(".") for each in errors), *rest]
-        raise error(".\n".join(lines), passing=all(each.passing for each in errors))
+        lines = [*dict.fromkeys(str(failure).rstrip(".") for failure in errors), *skipped_lines]
+        raise error(".\n".join(lines), passing=all(failure.passing for failure in errors))
 
 
 def in_order(
@@ -47,18 +49,24 @@ def in_order(
     raised once what runs has ended.
     """
     outcome: Outcome[T] = Outcome()
-    order = TopologicalSorter({key: {*needed, *(after or {}).get(key, ())} for key, needed in needs.items()})
+    order = TopologicalSorter(
+        {key: {*required_keys, *(after or {}).get(key, ())} for key, required_keys in needs.items()}
+    )
     order.prepare()
     running: dict[Future[T], str] = {}
     with ThreadPoolExecutor(max_workers=max(1, min(_WIDTH, len(needs))), thread_name_prefix="cloud") as pool:
         while order.is_active():
             for key in order.get_ready():
-                lacking = next((other for other in needs[key] if other not in outcome.done), "")
+                lacking = next((required_key for required_key in needs[key] if required_key not in outcome.done), "")
                 if lacking:
                     outcome.skipped[key] = lacking
                     order.done(key)
                 else:
-                    running[pool.submit(work, key, {other: outcome.done[other] for other in needs[key]})] = key
+                    running[
+                        pool.submit(
+                            work, key, {required_key: outcome.done[required_key] for required_key in needs[key]}
+                        )
+                    ] = key
             if not running:
                 continue
             for future in wait(running, return_when=FIRST_COMPLETED).done:

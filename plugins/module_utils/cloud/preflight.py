@@ -30,7 +30,7 @@ def at_once(work: Mapping[str, Callable[[], Any]], error: type[Failed]) -> tuple
 
 
 def failures(failed: Mapping[str, CloudError], passed: Collection[str]) -> Verdict:
-    """Return what failed as problems and warnings. `passed`: the names of what stops nothing."""
+    """Return the failed reads as problems and warnings. `passed`: names of reads whose failure is only a warning."""
     return verdict(
         Line(f"not checked: {error}", problem=False) if name in passed else Line(str(error))
         for name, error in failed.items()
@@ -40,8 +40,8 @@ def failures(failed: Mapping[str, CloudError], passed: Collection[str]) -> Verdi
 def results(*verdicts: Verdict) -> dict[str, list[str]]:
     """Return the results of a module that reports verdicts."""
     return {
-        "problems": [line for each in verdicts for line in each.problems],
-        "warnings_found": [line for each in verdicts for line in each.warnings],
+        "problems": [line for verdict in verdicts for line in verdict.problems],
+        "warnings_found": [line for verdict in verdicts for line in verdict.warnings],
     }
 
 

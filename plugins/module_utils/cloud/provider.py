@@ -28,7 +28,7 @@ class Operation:
     poll: Callable[[], PollResult]
 
     def over(self, wait: Wait, usual: str = "") -> CloudError | None:
-        """Return why it failed, once it is over; None when it went well. `usual`: how long it usually takes."""
+        """Wait for the operation, and return its error, or None. `usual`: usual duration."""
         failed: CloudError | None = wait.until(self.poll, self.title, usual)
         return failed
 
@@ -58,7 +58,7 @@ class Quoted:
 class Quotes:
     """Prices, and the machines without one, a line each with the reason."""
 
-    found: tuple[Quoted, ...]
+    prices: tuple[Quoted, ...]
     missing: tuple[str, ...]
 
 
@@ -100,7 +100,7 @@ class Provider(Protocol):
         return f"{self.kinds[resource['kind']].title} {resource['name']}"
 
     def scope(self, resource: Resource) -> str:
-        """Return what takes one change at a time; objects of one scope are changed one after the other."""
+        """Return the scope of an object. Objects with the same scope are changed one after the other."""
 
     def find(self, resource: Resource) -> Actual | None:
         """Return the object as its API describes it, without secrets; None where it does not exist.
@@ -113,12 +113,11 @@ class Provider(Protocol):
         """Return the state of an object, with the causes of a bad one and what to do about them."""
 
     def problems(self, resource: Resource, actual: Actual, listed: Iterable[Resource], /) -> Iterable[str]:
-        """Return what about an object keeps the list from being created or deleted, besides its owner and its fields;
-        a sentence each. `listed`: all objects of the list."""
+        """Return the problems of an object that prevent the creation or deletion of the list, other than its owner and
+        its fields; one sentence each. `listed`: all objects of the list."""
 
     def warnings(self, _resource: Resource, _actual: Actual, /) -> Iterable[str]:
-        """Return what about an object is not as desired and stays, as it cannot go back and does no harm; a sentence
-        each."""
+        """Return the harmless differences of an object that cannot be reverted; one sentence each."""
         return ()
 
     def creation(self, resource: Resource) -> Action:
@@ -134,8 +133,8 @@ class Provider(Protocol):
         """Return the changes that delete an object, in their order. One may take as gone what it finds absent."""
 
     def holders(self, _resource: Resource, _actual: Actual, /) -> Iterable[str]:
-        """Return what uses an object, as texts for a message. It is read when a deletion was refused for too long; one
-        whose refusals name what uses the object returns nothing."""
+        """Return the users of an object, as texts for a message about a deletion that failed for too long. Providers
+        whose errors name the users return nothing."""
         return ()
 
     def creation_under_way(self, _resource: Resource, /) -> Operation | None:

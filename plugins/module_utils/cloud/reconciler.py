@@ -52,7 +52,7 @@ class LaterError(Exception):
 
 def refusals(title: str, changes: Sequence[Change]) -> list[str]:
     """Return a sentence for each change that cannot be made."""
-    return [f"{title}: cannot change {each}" for each in changes if each.action == "immutable"]
+    return [f"{title}: cannot change {change}" for change in changes if change.action == "immutable"]
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Run:
         return diff(self.provider.kinds[resource["kind"]], actual, resource["body"])
 
     def conflict(self, resource: Resource, actual: Actual) -> str:
-        """Return why an object is not ours; empty when it is."""
+        """Return the reason why this fleet does not own an object; empty if it does."""
         kind, title = self.provider.kinds[resource["kind"]], self.provider.title(resource)
         return self.provider.owners.conflict(kind, title, actual, resource["body"])
 
@@ -102,17 +102,17 @@ class Run:
     def record(self, verb: Literal["create", "delete"], resource: Resource) -> None:
         """Report an object as created or deleted: its fields, or its name where it has none."""
         fields = resource["body"] or {"name": resource["name"]}
-        before, after = (None, fields) if verb == "create" else (fields, None)
-        self.changes.record(resource["key"], before, after)
+        previous_fields, current_fields = (None, fields) if verb == "create" else (fields, None)
+        self.changes.record(resource["key"], previous_fields, current_fields)
         self.changes.report(f"{verb} {self.provider.title(resource)}")
 
     def record_changes(self, resource: Resource, changes: Sequence[Change]) -> None:
         """Report fields as changed."""
         if changes:
-            before = {each.field: each.before for each in changes}
-            self.changes.record(resource["key"], before, {each.field: each.after for each in changes})
-            fields = ", ".join(each.field for each in changes)
-            effects = dict.fromkeys(each.effect for each in changes if each.effect)
+            previous_fields = {change.field: change.before for change in changes}
+            self.changes.record(resource["key"], previous_fields, {change.field: change.after for change in changes})
+            fields = ", ".join(change.field for change in changes)
+            effects = dict.fromkeys(change.effect for change in changes if change.effect)
             self.changes.report("; ".join((f"update {self.provider.title(resource)}: {fields}", *effects)))
 
     def find_begun(self, resource: Resource) -> Actual | None:
@@ -129,7 +129,7 @@ class Run:
         return self.provider.find(resource)
 
     def over(self, operation: Operation, usual: str = "") -> CloudError | None:
-        """Return why an operation failed, once it is over; None when it went well. `usual`: how long it takes."""
+        """Wait for an operation, and return its error, or None. `usual`: usual duration."""
         if not self.until_done:
             raise LaterError(f"{operation.title} is under way: run again")
         return operation.over(self.wait, usual)
@@ -163,12 +163,12 @@ class Run:
 
         `delay`: seconds between two polls, at most. `usual`: how long it usually takes.
         """
-        first = poll()
-        if first.done and not first.failure:
-            return first.value
-        if not self.until_done and not first.failure:
-            raise LaterError(f"{first.message}: run again")
-        polls = [first]
+        first_poll = poll()
+        if first_poll.done and not first_poll.failure:
+            return first_poll.value
+        if not self.until_done and not first_poll.failure:
+            raise LaterError(f"{first_poll.message}: run again")
+        polls = [first_poll]
         return self.wait.at_most(delay).until(lambda: polls.pop() if polls else poll(), what, usual)
 
     def pause(self, attempt: int) -> None:
@@ -271,8 +271,8 @@ class Reconciler:
         raise refused
 
     def _adopted(self) -> Actual | None:
-        """Return what exists although it did not, once it is as desired: an earlier attempt, or another run, created
-        it. None where that came to nothing, or is not found yet."""
+        """Return the object that an earlier attempt or another run created, once it matches the desired state. None if
+        that creation failed, or the object is not found yet."""
         if self._provider.find(self._resource) is None:
             operation = self._provider.creation_under_way(self._resource)
             if operation is not None:
@@ -347,10 +347,10 @@ class Reconciler:
                     return
                 if not error.outdated:
                     raise
-                refused, found = error, self._owned()
-                if found is None:
+                refused, live_object = error, self._owned()
+                if live_object is None:
                     return
-                actual = found
+                actual = live_object
         raise refused
 
     def _send_deletion(self, actual: Actual, *, record: bool) -> None:
@@ -376,9 +376,9 @@ class Reconciler:
             if not holders:
                 return error
             hint = f"{self._title} is used by {some(holders, _HOLDERS)}. Remove these, then run again"
-        held = self._provider.error(str(error), hint=hint)
-        held.code, held.message = error.code, error.message
-        return held
+        final_error = self._provider.error(str(error), hint=hint)
+        final_error.code, final_error.message = error.code, error.message
+        return final_error
 
     # Waiting
 

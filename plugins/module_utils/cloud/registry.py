@@ -34,7 +34,7 @@ POOL_SIZES: Mapping[str, PoolSizes] = {
 
 def arguments() -> dict[str, Any]:
     """Return the arguments of modules that log in to any of the clouds. None is required, but by the login itself."""
-    found: dict[str, Any] = {"provider": {"type": "str", "choices": list(BACKENDS), "required": True}}
+    options: dict[str, Any] = {"provider": {"type": "str", "choices": list(BACKENDS), "required": True}}
     for backend in BACKENDS.values():
-        found |= backend.arguments
-    return found
+        options |= backend.arguments
+    return options

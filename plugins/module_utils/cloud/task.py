@@ -79,10 +79,12 @@ def check_plan(params: Mapping[str, Any], keys: Iterable[str], place: str = "") 
 
     `place`: the argument, and the key of the plan, that say in which region or project the cluster is; empty for any.
     """
-    plan, given = params["plan"], params.get(place)
+    plan, given_place = params["plan"], params.get(place)
     missing = [key for key in keys if key not in plan]
     if missing:
         hint = f"Give what the filter modelplane.fleet.{params['provider']}_plan returns"
         raise CloudError("plan", f"has no {', '.join(missing)}", hint=hint)
-    if given and given != plan[place]:
-        raise CloudError(place, f"is {given}, and the plan is for {plan[place]}", hint=f"Give the {place} of the plan")
+    if given_place and given_place != plan[place]:
+        raise CloudError(
+            place, f"is {given_place}, and the plan is for {plan[place]}", hint=f"Give the {place} of the plan"
+        )

@@ -78,7 +78,7 @@ class Wait:
 
     def _until(self, poll: Callable[[], PollResult], what: str, show: Seen) -> Any:
         started = time.monotonic()
-        last, message, failure = "", "", ""
+        last_message, message, failure = "", "", ""
         while True:
             try:
                 seen = poll()
@@ -92,13 +92,13 @@ class Wait:
                 show(message)
                 if seen.failure:
                     raise self.error(f"wait for {what}", seen.failure)
-                if message and message != last:
+                if message and message != last_message:
                     self.messages(f"{message} (after {duration(time.monotonic() - started)})")
-                    last = message
+                    last_message = message
                 if seen.done:
                     return seen.value
-            left = self.timeout - (time.monotonic() - started)
-            if left <= 0:
+            remaining_seconds = self.timeout - (time.monotonic() - started)
+            if remaining_seconds <= 0:
                 seen_last = "; ".join(filter(None, (message, failure)))
                 raise self.error(
                     f"wait for {what}",
@@ -107,4 +107,4 @@ class Wait:
                     hint=f"Nothing is lost: {self.error.cloud} goes on, and so does the next run. A longer "
                     "wait_timeout waits longer",
                 )
-            time.sleep(min(self.delay, left))
+            time.sleep(min(self.delay, remaining_seconds))

@@ -62,17 +62,17 @@ class AccountKeys:
         owned_secret.check_ours(place.control, place.secret, live, labels, _WHAT)
         keys = self._listed()
         stored = _stored(live, place.secret.key, self._email)
-        kept = next((key for key in keys if _id(key) == stored and _valid(key, now)), None)
-        if kept is None:
+        current_key = next((key for key in keys if _id(key) == stored and _valid(key, now)), None)
+        if current_key is None:
             return self._replace(place, live, labels, keys, stored)
         actual = dict(fields(live, "metadata", "labels"))
         if any(actual.get(name) != value for name, value in labels.items()):
             self._changes.record("labels", actual, {**actual, **labels})
             if not self._changes.check_mode:
-                held = text(live, "data", place.secret.key)
-                owned_secret.write(place.control, place.secret, labels, base64.b64decode(held).decode(), live)
-        self._delete_all([key for key in keys if key is not kept and _since(key) <= _since(kept)])
-        return _id(kept)
+                stored_key = text(live, "data", place.secret.key)
+                owned_secret.write(place.control, place.secret, labels, base64.b64decode(stored_key).decode(), live)
+        self._delete_all([key for key in keys if key is not current_key and _since(key) <= _since(current_key)])
+        return _id(current_key)
 
     def remove(self, place: Place) -> bool:
         """Delete the Secret, and the key that is in it; whether it was there."""
@@ -90,28 +90,28 @@ class AccountKeys:
         return True
 
     def _replace(
-        self, place: Place, live: Object | None, labels: Mapping[str, str], keys: Sequence[Key], stored: str
+        self, key_place: Place, live: Object | None, labels: Mapping[str, str], keys: Sequence[Key], stored: str
     ) -> str:
         """Make a new key, keep it in the Secret, and delete the others."""
-        before = {"key": stored} if live is not None else None
+        previous_key = {"key": stored} if live is not None else None
         if self._changes.check_mode:
-            self._changes.record("secret", before, {"key": "a new one"})
+            self._changes.record("secret", previous_key, {"key": "a new one"})
             self._delete_all(keys)
             return ""
         oldest = sorted(keys, key=_since)
         self._delete_all(oldest[: max(len(oldest) - _LIMIT + 1, 0)])
-        made = self._make()
+        new_key = self._make()
         try:
-            owned_secret.write(place.control, place.secret, labels, self._content(made), live)
+            owned_secret.write(key_place.control, key_place.secret, labels, self._content(new_key), live)
         except (ApiError, GoogleError):
-            # Its private part is lost.
+            # The private key was not stored, so the key is useless.
             with contextlib.suppress(GoogleError):
-                self._delete(made)
+                self._delete(new_key)
             raise
-        self._changes.record("secret", before, {"key": _id(made)})
-        # Where the answer to the first request was lost, there is a key whose private part is lost.
-        self._delete_all([key for key in self._listed() if _id(key) != _id(made)])
-        return _id(made)
+        self._changes.record("secret", previous_key, {"key": _id(new_key)})
+        # If the response to the first request was lost, a key exists whose private key is unknown, so it is deleted.
+        self._delete_all([key for key in self._listed() if _id(key) != _id(new_key)])
+        return _id(new_key)
 
     def _make(self) -> Key:
         """A new key. An account that was made a moment ago is not known everywhere, so it is asked for again."""
@@ -182,12 +182,12 @@ def _stored(live: Object | None, key: str, email: str) -> str:
     if live is None:
         return ""
     try:
-        held = json.loads(base64.b64decode(text(live, "data", key), validate=True))
+        stored_key = json.loads(base64.b64decode(text(live, "data", key), validate=True))
     except (binascii.Error, ValueError):
         return ""
-    if not isinstance(held, dict) or held.get("client_email") != email or not held.get("private_key"):
+    if not isinstance(stored_key, dict) or stored_key.get("client_email") != email or not stored_key.get("private_key"):
         return ""
-    return str(held.get("private_key_id") or "")
+    return str(stored_key.get("private_key_id") or "")
 
 
 def _id(key: Key) -> str:

@@ -70,13 +70,13 @@ class Client:
     def aggregated(self, path: str, field: str, what: str) -> Iterator[tuple[str, dict[str, Any]]]:
         """All entries of a list of Compute Engine over all places, each with its own, such as `zones/us-central1-a`."""
         for answer in self.answers("compute", path, what):
-            for place, found in (answer.get("items") or {}).items():
-                for entry in found.get(field) or ():
-                    yield place, entry
+            for location, location_entries in (answer.get("items") or {}).items():
+                for entry in location_entries.get(field) or ():
+                    yield location, entry
 
     def answers(self, service: str, path: str, what: str) -> Iterator[dict[str, Any]]:
         """The pages of a list."""
-        token, before = "", set[str]()
+        token, previous_tokens = "", set[str]()
         while True:
             sign = "&" if "?" in path else "?"
             page = f"{sign}pageToken={quote(token, safe='')}" if token else ""
@@ -85,9 +85,9 @@ class Client:
             token = str(answer.get("nextPageToken") or "")
             if not token:
                 return
-            if token in before:
+            if token in previous_tokens:
                 raise GoogleError(what, "the list does not come to an end", hint=_NETWORK)
-            before.add(token)
+            previous_tokens.add(token)
 
     def _token(self, what: str, refused: str) -> str:
         try:
@@ -124,12 +124,12 @@ class Client:
             refused.after = retry_after(answer.headers.get("Retry-After"), time.time())
             raise refused
         try:
-            found = json.loads(answer.data or b"{}")
+            document = json.loads(answer.data or b"{}")
         except (ValueError, RecursionError):
-            found = None
-        if not isinstance(found, dict):
+            document = None
+        if not isinstance(document, dict):
             raise GoogleError(what, f"the answer of {urlsplit(url).netloc} is no JSON object", hint=_NETWORK)
-        return found
+        return document
 
 
 def _unreachable(what: str, url: str, error: Exception) -> GoogleError:
@@ -158,18 +158,18 @@ def operation(client: Client, resource: Mapping[str, Any], answer: Mapping[str, 
 
     def poll() -> PollResult:
         try:
-            found = client.send(EVERY[kind].service, "GET", path, None, f"{title}: read its operation")
+            current_operation = client.send(EVERY[kind].service, "GET", path, None, f"{title}: read its operation")
         except GoogleError as error:
             if not error.absent:
                 raise
             # Operations are forgotten after a while; the object itself is read next.
             return PollResult(f"{title}: done", done=True)
-        message = f"{title}: {operations.progress(found)}"
+        message = f"{title}: {operations.progress(current_operation)}"
         try:
-            _check(found, kind, title)
+            _check(current_operation, kind, title)
         except GoogleError as failed:
             return PollResult(message, done=True, value=failed)
-        return PollResult(message, done=operations.done(found))
+        return PollResult(message, done=operations.done(current_operation))
 
     return Operation(title, poll)
 
@@ -178,5 +178,5 @@ def _check(found: Mapping[str, Any], kind: str, title: str) -> None:
     """Raise GoogleError where an operation failed."""
     causes = operations.errors(found) if EVERY[kind].service in OPERATIONS else []
     if causes:
-        said, hint = explained(causes)
-        raise GoogleError(f"{title} failed", said, hint=hint, codes=[code for code, __ in causes])
+        explanation, hint = explained(causes)
+        raise GoogleError(f"{title} failed", explanation, hint=hint, codes=[code for code, __ in causes])

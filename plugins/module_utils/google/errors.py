@@ -86,32 +86,34 @@ class GoogleError(CloudError):
     @property
     def blocker(self) -> str:
         """The operation that keeps an object busy, where the message names it."""
-        found = _OPERATION.search(self.message)
-        return found[0] if found else super().blocker
+        operation_match = _OPERATION.search(self.message)
+        return operation_match[0] if operation_match else super().blocker
 
 
 def from_answer(what: str, status: int, body: bytes, hide: Iterable[str] = ()) -> GoogleError:
     """The error of an answer that is none of 2xx. `hide`: texts that are not to be shown, whoever repeats them."""
     error = _error(body)
-    details = [each for each in error.get("details") or () if isinstance(each, Mapping)]
-    reasons = [str(each["reason"]) for each in details if each.get("reason")]
+    details = [detail for detail in error.get("details") or () if isinstance(detail, Mapping)]
+    reasons = [str(detail["reason"]) for detail in details if detail.get("reason")]
     reasons += [
-        str(each["reason"]) for each in error.get("errors") or () if isinstance(each, Mapping) and "reason" in each
+        str(detail["reason"])
+        for detail in error.get("errors") or ()
+        if isinstance(detail, Mapping) and "reason" in detail
     ]
     codes = [*reasons, *([str(error["status"])] if error.get("status") else [])]
-    said = str(error.get("message") or "") or _plain(body)
+    error_text = str(error.get("message") or "") or _plain(body)
     for text in hide:
-        said = said.replace(text, "********")
+        error_text = error_text.replace(text, "********")
     code = codes[0] if codes else f"HTTP {status}"
-    message = shown(said)
+    message = shown(error_text)
     return GoogleError(what, message, code=code, hint=_hint(codes, message), status=status, codes=codes)
 
 
 def explained(causes: Iterable[tuple[str, str]]) -> tuple[str, str]:
-    """Return what went wrong of codes and messages, and what to do about it, each hint once."""
-    listed = [(code, shown(message).rstrip(". ")) for code, message in causes]
-    said = "; ".join(": ".join(filter(None, each)) for each in listed if any(each))
-    return said, of_causes(hint_for, listed)
+    """Return the text of causes (codes and messages), and their hints without duplicates."""
+    shown_causes = [(code, shown(message).rstrip(". ")) for code, message in causes]
+    explanation = "; ".join(": ".join(filter(None, shown_cause)) for shown_cause in shown_causes if any(shown_cause))
+    return explanation, of_causes(hint_for, shown_causes)
 
 
 def _hint(codes: Iterable[str], message: str) -> str:
@@ -121,12 +123,12 @@ def _hint(codes: Iterable[str], message: str) -> str:
 
 def _error(body: bytes) -> Mapping[str, Any]:
     try:
-        found = json.loads(body or b"{}")
+        document = json.loads(body or b"{}")
     except (ValueError, RecursionError):
         return {}
     # Lists of one come from methods that stream.
-    found = found[0] if isinstance(found, list) and found else found
-    error = found.get("error") if isinstance(found, dict) else None
+    document = document[0] if isinstance(document, list) and document else document
+    error = document.get("error") if isinstance(document, dict) else None
     return error if isinstance(error, dict) else {}
 
 

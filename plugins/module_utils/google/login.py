@@ -84,15 +84,15 @@ def describe(
     except (HTTPError, OSError, *UNEXPECTED) as error:
         raise AccessError(f"Google: no answer: {type(error).__name__}") from None
     try:
-        found = json.loads(answer.data)
+        described_cluster = json.loads(answer.data)
     except (ValueError, RecursionError):
-        found = {}
+        described_cluster = {}
     if answer.status != 200:
-        refused = found.get("error") if isinstance(found, dict) else None
-        said = refused.get("message") if isinstance(refused, dict) else ""
-        raise AccessError(f"GKE: {name}: HTTP {answer.status}: {shown(hidden(str(said or ''), [token]))}")
+        refused = described_cluster.get("error") if isinstance(described_cluster, dict) else None
+        message = refused.get("message") if isinstance(refused, dict) else ""
+        raise AccessError(f"GKE: {name}: HTTP {answer.status}: {shown(hidden(str(message or ''), [token]))}")
     try:
-        return _address(found, name)
+        return _address(described_cluster, name)
     except UNEXPECTED:
         raise AccessError(f"GKE: {name}: {urlsplit(url).netloc} answers with something that is no cluster") from None
 
@@ -113,15 +113,15 @@ def _address(found: Mapping[str, Any], name: str) -> tuple[str, str]:
 
 def _project(credentials_file: str, ca_file: str, cluster: str) -> str:
     try:
-        found = tokens.tokens(credentials_file, ca_file).project()
+        project_id = tokens.tokens(credentials_file, ca_file).project()
     except LoginError as error:
         raise AccessError(f"Google: {error}", error.hint) from None
-    if not found:
+    if not project_id:
         raise AccessError(
             f"GKE: {cluster}: no project is given, and the credentials name none",
             "Set gke_cluster_project, or project of the connection",
         )
-    return found
+    return project_id
 
 
 def _grant(credentials_file: str, refused: str, *, ca_file: str = "") -> Grant:

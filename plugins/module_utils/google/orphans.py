@@ -36,11 +36,13 @@ def delete(module: Any, changes: Changes, messages: Messages) -> dict[str, Any]:
     task.check_plan(params, _KEYS, "project")
     wait, volumes = task.wait(module, messages, GoogleError, params["plan"]["name"]), params["volumes"]
     sweep = Sweep(session.client(module), params["plan"], changes, wait, volumes=volumes, until_done=params["wait"])
-    found = sweep.find()
-    removed = sweep.remove(found)
+    orphans_found = sweep.find()
+    removed = sweep.remove(orphans_found)
     return {
-        "removed": [{"kind": LEFT[each.kind].title, "name": each.name, "place": each.place} for each in removed],
-        "left_alone": list(found.left_alone),
+        "removed": [
+            {"kind": LEFT[orphan.kind].title, "name": orphan.name, "place": orphan.place} for orphan in removed
+        ],
+        "left_alone": list(orphans_found.left_alone),
         "pending": sweep.pending,
     }
 
@@ -60,7 +62,7 @@ class Sweep:
         until_done: bool = True,
     ) -> None:
         self._client = client
-        self._planned = {each["kind"]: each for each in plan["resources"]}
+        self._planned = {resource["kind"]: resource for resource in plan["resources"]}
         for kind in ("cluster", "network", "subnetwork"):
             if kind not in self._planned:
                 raise GoogleError("plan.resources", f"has no {KINDS[kind].title}")
@@ -72,9 +74,9 @@ class Sweep:
         self.pending: list[str] = []
 
     def find(self) -> Found:
-        """Return what there is to delete, and what is others'. The cluster has to be gone, but in check mode."""
-        gone = not self._read("cluster")
-        if not gone and not self._changes.check_mode:
+        """Return the orphans, and the objects of other owners. Except in check mode, the cluster must be deleted."""
+        is_gone = not self._read("cluster")
+        if not is_gone and not self._changes.check_mode:
             raise GoogleError(
                 f"find what GKE cluster {self._plan['name']} left",
                 "the cluster still exists, and would create it again",
@@ -90,18 +92,18 @@ class Sweep:
             cluster=self._plan["name"],
             network=self._path("network"),
             subnetwork=self._path("subnetwork"),
-            gone=gone,
+            is_gone=is_gone,
         )
-        found = orphans.sort(self._all(where), where, network)
-        for line in found.kept:
+        orphans_found = orphans.sort(self._all(where), where, network)
+        for line in orphans_found.kept:
             self._changes.warnings.append(line)
         if self._volumes:
-            return found
-        return self._without_volumes(found, where)
+            return orphans_found
+        return self._without_volumes(orphans_found, where)
 
     def remove(self, found: Found) -> list[Thing]:
         """Delete what was found, in its order; return what was (in check mode, would be) deleted."""
-        there = {thing.path: thing for thing in found.ours}
+        things_by_path = {thing.path: thing for thing in found.ours}
         if self._changes.check_mode:
             for thing in found.ours:
                 if not thing.going:
@@ -111,10 +113,12 @@ class Sweep:
         needs = orphans.needs(found.ours)
 
         def delete(path: str, _needed: Mapping[str, bool]) -> bool:
-            first = [other for other in needs[path] if not begun.get(other)]
-            if first:
-                self.pending.append(f"{there[path].title} comes once {there[first[0]].title} is gone: run again")
-            begun[path] = not first and self._delete(there[path])
+            blockers = [user_path for user_path in needs[path] if not begun.get(user_path)]
+            if blockers:
+                self.pending.append(
+                    f"{things_by_path[path].title} comes once {things_by_path[blockers[0]].title} is gone: run again"
+                )
+            begun[path] = not blockers and self._delete(things_by_path[path])
             return begun[path]
 
         outcome = in_order(needs, delete)
@@ -152,31 +156,31 @@ class Sweep:
                 return PollResult(f"{thing.title} is still used: {error.message}")
             return PollResult("", done=True, value=True)
 
-        first = again()
-        if first.done:
-            return bool(first.value)
+        first_poll = again()
+        if first_poll.done:
+            return bool(first_poll.value)
         if not self._until_done:
-            self.pending.append(f"{first.message}. Run again")
+            self.pending.append(f"{first_poll.message}. Run again")
             return False
-        polls = [first]
+        polls = [first_poll]
         return bool(self._wait.until(lambda: polls.pop() if polls else again(), f"{thing.title} to be gone"))
 
     def _report(self, thing: Thing) -> None:
         self._changes.record(thing.title, {"path": thing.path}, None)
 
-    def _without_volumes(self, found: Found, where: Where) -> Found:
-        """Return what is found, but for what has data in it."""
-        alone, ours = list(found.left_alone), []
-        for thing in found.ours:
+    def _without_volumes(self, orphans_found: Found, where: Where) -> Found:
+        """Return the orphans without objects that contain data."""
+        left_lines, deletable = list(orphans_found.left_alone), []
+        for thing in orphans_found.ours:
             if thing.kind not in orphans.VOLUMES:
-                ours.append(thing)
+                deletable.append(thing)
                 continue
             line = f"{thing.title} was created for a volume of the cluster and stays, as volumes is false"
             if where.holds(thing):
-                alone.append(f"{line}, and so does the network. Delete it when it is no longer needed")
+                left_lines.append(f"{line}, and so does the network. Delete it when it is no longer needed")
             else:
                 self._changes.warnings.append(f"{line}. Delete it when it is no longer needed")
-        return Found(tuple(ours), tuple(alone), found.kept)
+        return Found(tuple(deletable), tuple(left_lines), orphans_found.kept)
 
     def _path(self, kind: str) -> str:
         """Return the path of an object of the plan, from its project on."""
@@ -200,18 +204,18 @@ class Sweep:
 
     def _all(self, where: Where) -> list[Thing]:
         """Return all things of the project that may be the cluster's."""
-        listings = {each.kind: each for each in orphans.listings(where)}
+        listings = {listing_entry.kind: listing_entry for listing_entry in orphans.listings(where)}
 
         def things(kind: str) -> list[Thing]:
             listing = listings[kind]
-            found: list[Thing] = []
+            kind_things: list[Thing] = []
             what = f"list {LEFT[kind].collection} of project {where.project}"
             try:
                 for answer in self._client.answers(listing.service, listing.path, what):
                     lost = orphans.unreachable(listing, answer, where)
                     if lost:
                         raise GoogleError(what, f"{lost} cannot be reached", hint="Run again later", passing=True)
-                    found += listing.things(answer)
+                    kind_things += listing.things(answer)
             except GoogleError as error:
                 if error.codes & _DISABLED:
                     return []
@@ -220,7 +224,7 @@ class Sweep:
                 self._changes.warnings.append(
                     f"not checked: {error}. If the cluster had any for its volumes, they stay"
                 )
-            return found
+            return kind_things
 
         outcome = at_once({kind: partial(things, kind) for kind in listings})
         outcome.check(GoogleError)

@@ -39,14 +39,14 @@ class Reading:
     wrong, warnings where a right is missing."""
 
     usable: bool
-    found: Found
+    facts: Found
     verdict: Verdict
 
 
 def check(module: Any) -> dict[str, Any]:
     """Return the results of the module cloud_preflight_info. Raises CloudError."""
     params = module.params
-    plan, others = params["plan"], params["others"]
+    plan, other_clusters = params["plan"], params["others"]
     if plan is not None:
         task.check_plan(params, _KEYS)
     client = session.client(module)
@@ -54,9 +54,9 @@ def check(module: Any) -> dict[str, Any]:
     reading = read(client, project, account, plan)
     verdicts = [reading.verdict]
     if plan and reading.usable:
-        verdicts.append(preflight.judge(plan, reading.found, account, others, key=params["key"]))
-    zones = zones_of(plan["region"], reading.found.zones or ()) if plan else []
-    observed = preflight.observed(plan, reading.found) if plan and reading.usable else []
+        verdicts.append(preflight.judge(plan, reading.facts, account, other_clusters, key=params["key"]))
+    zones = zones_of(plan["region"], reading.facts.zones or ()) if plan else []
+    observed = preflight.observed(plan, reading.facts) if plan and reading.usable else []
     return {
         "project": project,
         "account": account,
@@ -68,43 +68,43 @@ def check(module: Any) -> dict[str, Any]:
 
 def read(client: Client, project: str, account: str, plan: Plan | None) -> Reading:
     """Read all that the judgement of a plan needs; without a plan, whether there is such a project."""
-    first: Work = {"project": partial(_project, client, project)}
+    first_work: Work = {"project": partial(_project, client, project)}
     if plan is not None:
-        first |= {"permissions": partial(_permissions, client, project), "apis": partial(_apis, client, project)}
-    found, failed = at_once(first, GoogleError)
-    unusable = _unusable(project, account, found, failed)
+        first_work |= {"permissions": partial(_permissions, client, project), "apis": partial(_apis, client, project)}
+    answers, failed = at_once(first_work, GoogleError)
+    unusable = _unusable(project, account, answers, failed)
     if unusable:
         return Reading(False, Found(), Verdict((unusable,), ()))
-    number = str((found.get("project") or {}).get("projectNumber") or "")
+    number = str((answers.get("project") or {}).get("projectNumber") or "")
     if plan is not None:
-        disabled = preflight.missing_apis(plan, found["apis"]) if "apis" in found else []
-        more, failed_too = at_once(_work(client, plan, number, disabled), GoogleError)
-        zones = more.get("zones")
+        disabled = preflight.missing_apis(plan, answers["apis"]) if "apis" in answers else []
+        further_answers, failed_too = at_once(_work(client, plan, number, disabled), GoogleError)
+        zones = further_answers.get("zones")
         # In a region that does not exist, nothing is to be had.
         somewhere = zones is None or zones_of(plan["region"], zones)
-        found, failed = {**found, **more}, {**failed, **(failed_too if somewhere else {})}
-    if "apis" in found:
+        answers, failed = {**answers, **further_answers}, {**failed, **(failed_too if somewhere else {})}
+    if "apis" in answers:
         # What is not enabled is part of the judgement of the plan.
-        failed = {name: error for name, error in failed.items() if error.code != _DISABLED or name not in first}
+        failed = {name: error for name, error in failed.items() if error.code != _DISABLED or name not in first_work}
     passed = {name for name, error in failed.items() if name in _BEST_EFFORT or _denied(error)}
-    return Reading(True, _found(plan, found, number), failures(_each_api_once(failed), passed))
+    return Reading(True, _found(plan, answers, number), failures(_each_api_once(failed), passed))
 
 
 def _found(plan: Plan | None, read: Mapping[str, Any], number: str) -> Found:
     version, pools = read.get("there") or ("", frozenset())
-    there, may_act = read.get("node account") or (True, True)
+    account_exists, may_act = read.get("node account") or (True, True)
     quotas = {EVERYWHERE: read.get("project quotas"), plan["region"] if plan else "": read.get("region quotas")}
     return Found(
         apis=read.get("apis"),
         permissions=read.get("permissions"),
         node_account=_node_email(plan, number),
-        node_account_there=there,
+        node_account_there=account_exists,
         may_act_as_it=may_act,
         zones=read.get("zones"),
         machines=_by_type(read, "machines"),
         accelerators=_by_type(read, "accelerators"),
         versions=read.get("versions"),
-        quotas={place: found for place, found in quotas.items() if found},
+        quotas={location: by_location for location, by_location in quotas.items() if by_location},
         version=version,
         pools=pools,
         reservations=_by_type(read, "reservation"),
@@ -114,12 +114,12 @@ def _found(plan: Plan | None, read: Mapping[str, Any], number: str) -> Found:
 
 
 def _by_type(read: Mapping[str, Any], what: str) -> preflight.Types:
-    """Return what was read of each type: of machines, of accelerators, or of each reservation."""
+    """Return the entries of each machine type, accelerator type or reservation."""
     return {name.partition(" ")[2]: value for name, value in read.items() if name.partition(" ")[0] == what}
 
 
 def _unusable(project: str, account: str, read: Mapping[str, Any], failed: dict[str, GoogleError]) -> str:
-    """Return why nothing can be created in a project; empty where that is not so, or not known."""
+    """Return the reason why a project cannot be used; empty if it can be, or if that is unknown."""
     error = failed.get("project")
     if error is None:
         state = str(read["project"].get("lifecycleState") or "ACTIVE")
@@ -139,7 +139,7 @@ def _denied(error: GoogleError) -> bool:
 
 
 def _each_api_once(failed: Mapping[str, GoogleError]) -> dict[str, GoogleError]:
-    """Return what failed, of an API that is not enabled the first for each, and rather one that stops a plan."""
+    """Return the failed reads, with one for each disabled API, preferably one that stops a plan."""
     reported: set[str] = set()
     once = {}
     for name, error in sorted(failed.items(), key=lambda each: each[0] in _BEST_EFFORT):
@@ -151,7 +151,7 @@ def _each_api_once(failed: Mapping[str, GoogleError]) -> dict[str, GoogleError]:
 
 
 def _work(client: Client, plan: Plan, number: str, disabled: Iterable[str]) -> Work:
-    """Return what there is to read of the APIs that are enabled."""
+    """Return the reads of the enabled APIs."""
     project, region = plan["project"], plan["region"]
     compute: Work = {
         "zones": partial(_zones, client, project),
@@ -197,8 +197,8 @@ def _permissions(client: Client, project: str) -> frozenset[str]:
 def _apis(client: Client, project: str) -> frozenset[str]:
     query = urlencode({"filter": "state:ENABLED", "pageSize": 200})
     what = f"list the APIs that are enabled in project {project}"
-    found = client.pages("serviceusage", f"v1/projects/{project}/services?{query}", "services", what)
-    return frozenset(str(each.get("name", "")).rpartition("/")[2] for each in found)
+    enabled_apis = client.pages("serviceusage", f"v1/projects/{project}/services?{query}", "services", what)
+    return frozenset(str(api.get("name", "")).rpartition("/")[2] for api in enabled_apis)
 
 
 def _node_account(client: Client, project: str, email: str) -> tuple[bool, bool]:
@@ -216,8 +216,10 @@ def _node_account(client: Client, project: str, email: str) -> tuple[bool, bool]
 
 def _zones(client: Client, project: str) -> tuple[str, ...]:
     """The zones that are up, in all regions."""
-    found = client.pages("compute", f"compute/v1/projects/{project}/zones", "items", f"list the zones of {project}")
-    return tuple(sorted(each["name"] for each in found if each.get("status", "UP") == "UP"))
+    zone_entries = client.pages(
+        "compute", f"compute/v1/projects/{project}/zones", "items", f"list the zones of {project}"
+    )
+    return tuple(sorted(zone["name"] for zone in zone_entries if zone.get("status", "UP") == "UP"))
 
 
 def _types(client: Client, plan: Plan, collection: str, kind: str) -> dict[str, dict[str, Any]]:
@@ -225,7 +227,9 @@ def _types(client: Client, plan: Plan, collection: str, kind: str) -> dict[str, 
     query = urlencode({"filter": f"name={kind}"})
     path = f"compute/v1/projects/{plan['project']}/aggregated/{collection}?{query}"
     what = f"list where {kind} is offered in {plan['region']}"
-    every = {place.rpartition("/")[2]: each for place, each in client.aggregated(path, collection, what)}
+    every = {
+        location.rpartition("/")[2]: type_entry for location, type_entry in client.aggregated(path, collection, what)
+    }
     return {zone: every[zone] for zone in zones_of(plan["region"], every)}
 
 
@@ -234,12 +238,14 @@ def _reservation(client: Client, path: str) -> dict[str, dict[str, Any]]:
     project, name = path.split("/")[1], path.rpartition("/")[2]
     query = urlencode({"filter": f"name={name}"})
     what = f"read reservation {name} of project {project}"
-    found = client.aggregated(f"compute/v1/projects/{project}/aggregated/reservations?{query}", "reservations", what)
-    return {place.rpartition("/")[2]: each for place, each in found}
+    reservations = client.aggregated(
+        f"compute/v1/projects/{project}/aggregated/reservations?{query}", "reservations", what
+    )
+    return {location.rpartition("/")[2]: reservation for location, reservation in reservations}
 
 
 def _versions(client: Client, plan: Plan) -> tuple[str, ...]:
-    """Return what the channel has for control planes."""
+    """Return the control plane versions of the channel."""
     path = f"v1/projects/{plan['project']}/locations/{plan['region']}/serverConfig"
     answer = client.send("container", "GET", path, None, f"list the versions of GKE in {plan['region']}")
     return tuple(
@@ -254,13 +260,13 @@ def _there(client: Client, plan: Plan) -> tuple[str, frozenset[str]]:
     """The version and the node pools of the cluster, where it is there already."""
     path = f"v1/projects/{plan['project']}/locations/{plan['region']}/clusters/{plan['name']}"
     try:
-        found = client.send("container", "GET", path, None, f"read GKE cluster {plan['name']}")
+        described_cluster = client.send("container", "GET", path, None, f"read GKE cluster {plan['name']}")
     except GoogleError as error:
         if not error.absent:
             raise
         return "", frozenset()
-    pools = frozenset(each["name"] for each in found.get("nodePools") or ())
-    return str(found.get("currentMasterVersion") or ""), pools
+    pools = frozenset(pool["name"] for pool in described_cluster.get("nodePools") or ())
+    return str(described_cluster.get("currentMasterVersion") or ""), pools
 
 
 def _quotas(client: Client, project: str, place: str) -> dict[str, tuple[float, float]]:
@@ -268,6 +274,6 @@ def _quotas(client: Client, project: str, place: str) -> dict[str, tuple[float, 
     path = f"compute/v1/projects/{project}{place}"
     answer = client.send("compute", "GET", path, None, f"read the quotas of {path.partition('v1/')[2]}")
     return {
-        str(each["metric"]): (float(each.get("limit") or 0), float(each.get("usage") or 0))
-        for each in answer.get("quotas") or ()
+        str(quota["metric"]): (float(quota.get("limit") or 0), float(quota.get("usage") or 0))
+        for quota in answer.get("quotas") or ()
     }

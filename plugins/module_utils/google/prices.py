@@ -26,7 +26,7 @@ def quotes(module: Any, machines: Sequence[Machine], currency: str) -> Quotes:
     project = session.project(module.params)
     query = urlencode({"currencyCode": currency, "pageSize": _PAGE})
     path = f"v1/services/{prices.SERVICE}/skus?{query}"
-    found: list[Quoted] = []
+    quoted_prices: list[Quoted] = []
     missing: list[str] = []
     priced = []
     for machine in machines:
@@ -45,18 +45,18 @@ def quotes(module: Any, machines: Sequence[Machine], currency: str) -> Quotes:
         for option in _OPTIONS:
             try:
                 price = prices.machine_price(described, skus, machine.region, currency, spot=option == "Spot")
-                found.append(Quoted(machine.name, machine.region, "", option, price, source))
+                quoted_prices.append(Quoted(machine.name, machine.region, "", option, price, source))
             except prices.NoPriceError as error:
                 missing.append(f"{machine.name} in {machine.region}, {option}: {error}")
-    return Quotes(tuple(found), tuple(missing))
+    return Quotes(tuple(quoted_prices), tuple(missing))
 
 
 def _described(client: Client, project: str, machine: Machine) -> dict[str, Any] | None:
-    """Return what Compute Engine says of a machine type in a zone of the region."""
+    """Return the description of a machine type by Compute Engine in a zone of the region."""
     query = urlencode({"filter": f"name={machine.name}"})
     path = f"compute/v1/projects/{project}/aggregated/machineTypes?{query}"
     what = f"read machine type {machine.name}"
-    for place, each in client.aggregated(path, "machineTypes", what):
-        if place.rpartition("/")[2].rpartition("-")[0] == machine.region:
-            return each
+    for location, machine_type in client.aggregated(path, "machineTypes", what):
+        if location.rpartition("/")[2].rpartition("-")[0] == machine.region:
+            return machine_type
     return None

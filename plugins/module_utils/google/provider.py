@@ -44,16 +44,16 @@ class GoogleProvider(Provider):
 
     def find(self, resource: Resource) -> Actual | None:
         try:
-            found = self._client.call(requests.find(resource))
+            answer = self._client.call(requests.find(resource))
         except GoogleError as error:
             if not error.absent:
                 raise
             return None
         if resource["kind"] == "iam-member":
-            return _member(resource, found)
+            return _member(resource, answer)
         # An API is always found, enabled or not.
-        there = found and (resource["kind"] != "service" or found.get("state") == "ENABLED")
-        return _without_secrets(found) if there else None
+        is_present = answer and (resource["kind"] != "service" or answer.get("state") == "ENABLED")
+        return _without_secrets(answer) if is_present else None
 
     def state(self, resource: Resource, actual: Actual) -> State:
         causes = ((code, shown(message)) for code, message in operations.causes(actual))
@@ -62,9 +62,9 @@ class GoogleProvider(Provider):
     def problems(self, resource: Resource, actual: Actual, listed: Iterable[Resource]) -> Iterator[str]:
         """A network is in all regions, and lists its subnetworks."""
         if resource["kind"] == "network":
-            for other in listed:
-                if other["kind"] == "subnetwork":
-                    yield from elsewhere(other, actual)
+            for listed_resource in listed:
+                if listed_resource["kind"] == "subnetwork":
+                    yield from elsewhere(listed_resource, actual)
 
     def creation(self, resource: Resource) -> Action:
         if resource["kind"] == "iam-member":
@@ -82,12 +82,12 @@ class GoogleProvider(Provider):
     def creation_under_way(self, resource: Resource) -> Operation | None:
         """An object of Compute Engine is found when it is done, and its name is taken until then."""
         request = requests.under_way(resource)
-        listed = self._client.call(request).get("items") or () if request else ()
-        found = next(iter(operations.of(resource, listed)), None)
-        if found is None:
+        running_operations = self._client.call(request).get("items") or () if request else ()
+        running_operation = next(iter(operations.of(resource, running_operations)), None)
+        if running_operation is None:
             return None
-        title = f"{requests.title(resource)}: {found.get('operationType') or 'change'} of an earlier run"
-        return operation(self._client, resource, found, title)
+        title = f"{requests.title(resource)}: {running_operation.get('operationType') or 'change'} of an earlier run"
+        return operation(self._client, resource, running_operation, title)
 
     def siblings(self, resource: Resource) -> Iterator[tuple[Resource, Actual]]:
         """The node pools of a cluster."""
@@ -126,8 +126,8 @@ def connect(module: Any) -> GoogleProvider:
     client = session.client(module)
     project = str(module.params["project"] or "")
     for index, resource in enumerate(module.params["resources"]):
-        parts = str(resource["parent"]).split("/")
-        if parts[0] != "projects" or len(parts) < 2 or (project and parts[1] != project):
+        segments = str(resource["parent"]).split("/")
+        if segments[0] != "projects" or len(segments) < 2 or (project and segments[1] != project):
             where = f"project {project}" if project else "a project"
             module.fail_json(msg=f"resources[{index}].parent: {resource['parent']} is not in {where}")
     return GoogleProvider(client)
@@ -141,8 +141,8 @@ def _member(resource: Resource, policy: Mapping[str, Any]) -> Actual | None:
     role, member = resource["body"]["role"], resource["body"]["member"]
     if policies.has(policy, role, member):
         return {"role": role, "member": member}
-    left = policies.removed(policy, role, member)["bindings"] != (policy.get("bindings") or [])
-    return {"role": role, "member": member, "state": "DELETED"} if left else None
+    is_left = policies.removed(policy, role, member)["bindings"] != (policy.get("bindings") or [])
+    return {"role": role, "member": member, "state": "DELETED"} if is_left else None
 
 
 def _unknown_account(resource: Resource, error: GoogleError) -> bool:
@@ -163,4 +163,7 @@ def _planned(actual: Actual) -> dict[str, Any]:
 def _without_secrets(actual: dict[str, Any]) -> Actual:
     if "masterAuth" not in actual:
         return actual
-    return {**actual, "masterAuth": {key: each for key, each in actual["masterAuth"].items() if key not in _SECRETS}}
+    return {
+        **actual,
+        "masterAuth": {key: content for key, content in actual["masterAuth"].items() if key not in _SECRETS},
+    }

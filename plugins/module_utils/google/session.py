@@ -43,27 +43,27 @@ def from_params(params: Mapping[str, Any]) -> Client:
     ca_file = str(params.get("ca_file") or "")
     if ca_file and not Path(ca_file).is_file():
         raise GoogleError(_LOGIN, f"ca_file {ca_file} is no file", hint="It names a file of certificates (PEM)")
-    found = _tokens(params)
+    token_source = _tokens(params)
     try:
-        found.token()
+        token_source.token()
     except LoginError as error:
         raise _failed(error) from None
-    return Client(found, endpoints, ca_file)
+    return Client(token_source, endpoints, ca_file)
 
 
 def project(params: Mapping[str, Any]) -> str:
     """Return the project of the arguments, else that of the credentials; raises GoogleError where neither names one."""
     try:
-        found = str(params.get("project") or "") or _tokens(params).project()
+        project_id = str(params.get("project") or "") or _tokens(params).project()
     except LoginError as error:
         raise _failed(error) from None
-    if not found:
+    if not project_id:
         raise GoogleError(
             "project",
             "none is given, and the credentials name none",
             hint="Give project (gke_cluster_project in the inventory), or set GOOGLE_CLOUD_PROJECT",
         )
-    return found
+    return project_id
 
 
 def account(params: Mapping[str, Any]) -> str:

@@ -118,8 +118,11 @@ class Tokens:
     """The tokens of one identity. Safe for several threads. Every method raises LoginError."""
 
     def __init__(self, path: str = "", ca_file: str = "", info: Mapping[str, Any] | None = None) -> None:
-        """Of a file, or of the machine that this runs on. `ca_file`: certificates that Google's are checked with.
-        `info`: what the file says, where it is none of this machine; `path` is then what it is called."""
+        """Use the credentials of a file or of this machine.
+
+        ca_file: CA certificates for connections to Google.
+        info: content of a file that is not on this machine. `path` is then its name in messages.
+        """
         self._path = path
         self._ca_file = ca_file
         self._lock = threading.Lock()
@@ -138,17 +141,17 @@ class Tokens:
         """Return the project that the credentials name; empty where they name none."""
         with self._lock:
             credentials = self._load()
-            named = os.environ.get("GOOGLE_CLOUD_PROJECT", "")
-            return named or str(self._info.get("project_id") or getattr(credentials, "fleet_project", "") or "")
+            project_id = os.environ.get("GOOGLE_CLOUD_PROJECT", "")
+            return project_id or str(self._info.get("project_id") or getattr(credentials, "fleet_project", "") or "")
 
     def account(self) -> str:
         """Return the account of the tokens: its address, or the provider of a federated identity; empty where the
         credentials name none."""
         with self._lock:
             credentials = self._load()
-            named = str(self._info.get("client_email") or getattr(credentials, "service_account_email", "") or "")
-            if named and named != "default":
-                return named
+            email = str(self._info.get("client_email") or getattr(credentials, "service_account_email", "") or "")
+            if email and email != "default":
+                return email
             return str(self._info.get("account") or self._info.get("audience") or "").removeprefix(_IAM)
 
     def quota_project(self) -> str:
@@ -166,11 +169,11 @@ class Tokens:
         try:
             return load_google().of_file(self._info, _SCOPES)
         except (_google_error(), ValueError, TypeError, KeyError, AttributeError) as error:
-            said = _without(_text(error), self._info)
-            raise LoginError(f"credentials file {self._path}: {said}", _GIVE) from None
+            reason = _without(_text(error), self._info)
+            raise LoginError(f"credentials file {self._path}: {reason}", _GIVE) from None
 
     def _of_machine(self) -> Any:
-        """Those of the machine that this runs on."""
+        """Return the credentials of this machine."""
         google = load_google()
         try:
             credentials, project = google.default(scopes=_SCOPES, request=google.Request(_Ways(self._ca_file)))
@@ -193,15 +196,15 @@ class Tokens:
             raise self._refused(error) from None
 
     def _refused(self, error: Exception, *, unreachable: bool = False) -> LoginError:
-        said = _without(_text(error), self._info)
+        reason = _without(_text(error), self._info)
         kind = str(self._info.get("type") or "") if self._path else "metadata"
         passing = unreachable or bool(getattr(error, "retryable", False))
         if unreachable and kind != "metadata":
-            return LoginError(f"no token for {self._who()}: {said}", _NETWORK, passing=True)
+            return LoginError(f"no token for {self._who()}: {reason}", _NETWORK, passing=True)
         hint = next(
-            hint for of, pattern, hint in _REFUSED if of in ("", kind) and re.search(pattern, said, re.IGNORECASE)
+            hint for of, pattern, hint in _REFUSED if of in ("", kind) and re.search(pattern, reason, re.IGNORECASE)
         )
-        return LoginError(f"Google gives no token to {self._who()}: {said}", hint, passing=passing)
+        return LoginError(f"Google gives no token to {self._who()}: {reason}", hint, passing=passing)
 
     def _who(self) -> str:
         if not self._path:
@@ -233,10 +236,10 @@ def _shared(path: str, ca_file: str, _version: tuple[int, int]) -> Tokens:
 def _stamp(path: str) -> tuple[int, int]:
     """Return values that change when a file is written again."""
     try:
-        found = os.stat(path)
+        file_status = os.stat(path)
     except OSError:
         return (0, 0)
-    return (found.st_mtime_ns, found.st_size)
+    return (file_status.st_mtime_ns, file_status.st_size)
 
 
 def forget() -> None:
@@ -325,17 +328,19 @@ def _seconds_left(credentials: Any) -> float:
     """Seconds that the token lasts; google-auth keeps its end as a naive time in UTC."""
     if credentials.expiry is None:
         return 1800.0
-    now = datetime.datetime.now(datetime.UTC).replace(tzinfo=None)
-    return float((credentials.expiry - now).total_seconds())
+    current_time = datetime.datetime.now(datetime.UTC).replace(tzinfo=None)
+    return float((credentials.expiry - current_time).total_seconds())
 
 
 def _text(error: Exception) -> str:
     """Message of an error of google-auth, and of the answer of an API that it quotes."""
     if isinstance(error, OSError) and error.strerror:
         return f"{error.strerror}{f': {error.filename}' if error.filename else ''}"
-    said = next((str(part) for part in error.args if isinstance(part, (str, Exception)) and str(part)), "")
-    answered = next((text for text in map(_message, error.args[1:]) if text and text not in said), "")
-    return ": ".join(part for part in (said, answered) if part) or type(error).__name__
+    message = next(
+        (str(fragment) for fragment in error.args if isinstance(fragment, (str, Exception)) and str(fragment)), ""
+    )
+    answered = next((text for text in map(_message, error.args[1:]) if text and text not in message), "")
+    return ": ".join(fragment for fragment in (message, answered) if fragment) or type(error).__name__
 
 
 def _message(answer: Any) -> str:

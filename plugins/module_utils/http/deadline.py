@@ -40,7 +40,7 @@ class TooLargeError(OSError):
 
 class _Thread(threading.local):
     end = math.inf
-    left = math.inf
+    remaining_bytes = math.inf
 
 
 _thread = _Thread()
@@ -50,28 +50,28 @@ _thread = _Thread()
 def within(seconds: float, size: float = math.inf) -> Iterator[None]:
     """Let sockets of this module raise EndlessError in this thread once so many seconds are over, or so many bytes were
     read."""
-    before = (_thread.end, _thread.left)
-    _thread.end, _thread.left = min(_thread.end, time.monotonic() + seconds), size
+    previous_limits = (_thread.end, _thread.remaining_bytes)
+    _thread.end, _thread.remaining_bytes = min(_thread.end, time.monotonic() + seconds), size
     try:
         yield
     finally:
-        _thread.end, _thread.left = before
+        _thread.end, _thread.remaining_bytes = previous_limits
 
 
 def _wait_no_longer(waiting: socket.socket) -> None:
     if _thread.end == math.inf:
         return
-    left = _thread.end - time.monotonic()
-    if left <= 0:
+    remaining_seconds = _thread.end - time.monotonic()
+    if remaining_seconds <= 0:
         raise EndlessError
     timeout = waiting.gettimeout()
-    if timeout is None or timeout > left:
-        waiting.settimeout(left)
+    if timeout is None or timeout > remaining_seconds:
+        waiting.settimeout(remaining_seconds)
 
 
 def _take(size: int) -> None:
-    _thread.left -= size
-    if _thread.left < 0:
+    _thread.remaining_bytes -= size
+    if _thread.remaining_bytes < 0:
         raise EndlessError
 
 

@@ -30,8 +30,8 @@ def explain(error: Exception, url: str, proxy: str, timeout: float) -> Transport
     by = f" through the proxy {shown_url(proxy)}" if proxy else ""
     causes = list(_causes(error))
     if isinstance(error, kinds.ProxyError):
-        said = str(causes[-1]) if causes else str(error)
-        return TransportError(f"the proxy {shown_url(proxy)} does not connect to {server}: {_short(said)}")
+        explanation = str(causes[-1]) if causes else str(error)
+        return TransportError(f"the proxy {shown_url(proxy)} does not connect to {server}: {_short(explanation)}")
     untrusted = next((cause for cause in causes if isinstance(cause, ssl.SSLCertVerificationError)), None)
     if untrusted:
         return TransportError(
@@ -45,8 +45,10 @@ def explain(error: Exception, url: str, proxy: str, timeout: float) -> Transport
         return TransportError(f"the name {host} is not known", permanent=unknown, hint="Check the address and the DNS")
     # Before its own base class, which is about time.
     if isinstance(error, kinds.NewConnectionError):
-        said = next((c.strerror for c in reversed(causes) if isinstance(c, OSError) and c.strerror), "") or "failed"
-        return TransportError(f"no connection to {server}{by}: {said.lower()}")
+        explanation = (
+            next((c.strerror for c in reversed(causes) if isinstance(c, OSError) and c.strerror), "") or "failed"
+        )
+        return TransportError(f"no connection to {server}{by}: {explanation.lower()}")
     if isinstance(error, kinds.ConnectTimeoutError):
         return TransportError(f"no connection to {server}{by} within {timeout:.3g} s")
     if any(isinstance(cause, EndlessError) for cause in causes):
@@ -75,9 +77,9 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def _last_words(error: Exception) -> str:
-    """Of a broken connection, what the operating system said."""
-    said = [cause.strerror for cause in _causes(error) if isinstance(cause, OSError) and cause.strerror]
-    return said[-1].lower() if said else str(error.args[0] if error.args else error)
+    """Return the message of the operating system for a broken connection."""
+    system_messages = [cause.strerror for cause in _causes(error) if isinstance(cause, OSError) and cause.strerror]
+    return system_messages[-1].lower() if system_messages else str(error.args[0] if error.args else error)
 
 
 def _short(text: str) -> str:
@@ -86,5 +88,5 @@ def _short(text: str) -> str:
 
 def shown_url(url: str) -> str:
     """A URL without what may be secret in it."""
-    parts = urlsplit(url)
-    return SplitResult(parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", "").geturl()
+    address = urlsplit(url)
+    return SplitResult(address.scheme, address.netloc.rpartition("@")[2], address.path, "", "").geturl()

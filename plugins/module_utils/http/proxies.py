@@ -16,12 +16,12 @@ def environment_proxy(server: str) -> str:
     NO_PROXY: host names with all below them, addresses, networks, each with or without a port, or `*` (as Go reads it).
     """
     proxies = getproxies()
-    parts = urlsplit(server)
-    proxy = proxies.get(parts.scheme, "")
-    host = (parts.hostname or "").lower()
+    address = urlsplit(server)
+    proxy = proxies.get(address.scheme, "")
+    host = (address.hostname or "").lower()
     if not proxy or host == "localhost" or _is_loopback(host):
         return ""
-    port = parts.port or (443 if parts.scheme == "https" else 80)
+    port = address.port or (443 if address.scheme == "https" else 80)
     rules = [rule.strip().lower() for rule in proxies.get("no", "").split(",")]
     return "" if any(_bypasses(rule, host, port) for rule in rules if rule) else proxy
 

@@ -39,18 +39,18 @@ class Attempts:
     retries: int
     seconds: float
     began: float = field(default_factory=time.monotonic)
-    made: int = 0
+    repetitions: int = 0
 
     def again(self, *, asked: float | None = None, answered: bool = False) -> bool:
         """Wait for the next attempt; False at once when there is none. `asked`: seconds the server wants us to wait."""
-        if self.made >= self.retries:
+        if self.repetitions >= self.retries:
             return False
-        pause = min(_FIRST_PAUSE * 2**self.made, _LONGEST_PAUSE) * random.uniform(0.5, 1.0)
+        pause = min(_FIRST_PAUSE * 2**self.repetitions, _LONGEST_PAUSE) * random.uniform(0.5, 1.0)
         if asked is not None:
             pause = max(asked, pause * 0.1)
         if pause >= self.left(answered=answered):
             return False
-        self.made += 1
+        self.repetitions += 1
         time.sleep(pause)
         return True
 

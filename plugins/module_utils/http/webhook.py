@@ -28,13 +28,13 @@ class WebhookError(Exception):
 def server_of(url: str) -> str:
     """Return the server of a URL, as messages show it. Raises WebhookError for what is no URL of HTTP."""
     try:
-        parts = urlsplit(url)
-        host, port = parts.hostname, parts.port
+        address = urlsplit(url)
+        host, port = address.hostname, address.port
     except ValueError:
         host, port = None, None
-    if not host or parts.scheme not in ("http", "https"):
+    if not host or address.scheme not in ("http", "https"):
         raise WebhookError("its url is no URL that begins with https:// or http://")
-    return f"{parts.scheme}://{host}{f':{port}' if port else ''}"
+    return f"{address.scheme}://{host}{f':{port}' if port else ''}"
 
 
 def post(
@@ -53,12 +53,12 @@ def post(
         raise WebhookError(f"{server}: {getattr(error, 'strerror', '') or error}") from None
     try:
         while True:
-            asked = None
+            requested_delay = None
             try:
                 with within(timeout * _ANSWER_TIMES):
-                    # Elsewhere than where it was to go, it could be read by anyone.
+                    # Redirects are not followed, because another server could read the notification.
                     answer = pool.request("POST", url, body=body, headers=sent, redirect=False, preload_content=False)
-                    code, asked = answer.status, retry_after(answer.headers.get("retry-after"), time.time())
+                    code, requested_delay = answer.status, retry_after(answer.headers.get("retry-after"), time.time())
                     answer.close()
             except _BROKEN as error:  # pylint: disable=catching-non-exception
                 failure = explain(error, server, proxy, timeout)
@@ -67,7 +67,7 @@ def post(
                 continue
             if 200 <= code < 300:
                 return
-            if code not in RETRIED_CODES or not attempts.again(asked=asked, answered=True):
+            if code not in RETRIED_CODES or not attempts.again(asked=requested_delay, answered=True):
                 raise WebhookError(f"{server} answers with HTTP {code}")
     finally:
         pool.clear()

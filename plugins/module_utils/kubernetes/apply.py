@@ -196,17 +196,21 @@ class _Run:
     def _note_deletions(self) -> None:
         """Add notes about objects that have been terminating for long. In check mode, also add notes about all desired
         objects that are being deleted; without check mode, their results contain the message."""
-        now, desired = datetime.now(UTC), self._comparison.desired
+        current_time, desired = datetime.now(UTC), self._comparison.desired
         self.notes += [
-            f"{key} {deletion(live, now)}"
+            f"{key} {deletion(live, current_time)}"
             for key, live in self._comparison.live.objects.items()
-            if (is_stuck(live, now) if key not in desired else is_being_deleted(live) and self._options.check_mode)
+            if (
+                is_stuck(live, current_time)
+                if key not in desired
+                else is_being_deleted(live) and self._options.check_mode
+            )
         ]
 
     def _refuse_newer_replicas(self) -> None:
         """Raise DecisionError if the plan removes replicas from a cluster that is newer than the state of the fleet."""
-        note, known = self._comparison.store.notes.get(REPLICAS_NOTE), self._options.known
-        if known is None or not isinstance(note, dict) or note.get("digest") in known:
+        note, known_digests = self._comparison.store.notes.get(REPLICAS_NOTE), self._options.known
+        if known_digests is None or not isinstance(note, dict) or note.get("digest") in known_digests:
             return
         live = self._comparison.live.objects
         removals = (

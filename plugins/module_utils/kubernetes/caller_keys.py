@@ -54,20 +54,20 @@ def ensure(
         caller: caller_keys.KEY_PREFIX + secrets.token_urlsafe(caller_keys.KEY_BYTES) for caller in request.callers
     }
     for _attempt in range(_ATTEMPTS):
-        before, others = _read(control, name)
-        _check_place(request, others)
-        change = caller_keys.changed(caller_keys.ring_of(before), request, fresh)
-        desired = caller_keys.secret_object(name, change.ring, labels, before)
+        live, other_secrets = _read(control, name)
+        _check_place(request, other_secrets)
+        change = caller_keys.changed(caller_keys.ring_of(live), request, fresh)
+        desired = caller_keys.secret_object(name, change.ring, labels, live)
         keys = {caller: fresh[caller] for caller in change.made}
-        if caller_keys.same(before, desired) or (before is None and not change.made):
-            return Done(change, before, before, _sorted(before, others), {})
+        if caller_keys.same(live, desired) or (live is None and not change.made):
+            return Done(change, live, live, _sorted(live, other_secrets), {})
         if path and keys:
             _check_file(path)
         if check_mode:
-            return Done(change, before, desired, _sorted(desired, others), {})
+            return Done(change, live, desired, _sorted(desired, other_secrets), {})
         with contextlib.suppress(*_OVERTAKEN), _kept(path, keys):
-            after = _write(control, desired, before)
-            return Done(change, before, after, _sorted(after, others), keys)
+            written_secret = _write(control, desired, live)
+            return Done(change, live, written_secret, _sorted(written_secret, other_secrets), keys)
     raise ApiError(
         f"other runs changed it {_ATTEMPTS} times meanwhile",
         cluster=control.name,
@@ -78,40 +78,45 @@ def ensure(
 
 def _read(control: Client, name: str) -> tuple[Object | None, list[Object]]:
     """Return the Secret of this name, and all others with keys."""
-    found = control.list(*_SECRET, namespace=SYSTEM_NAMESPACE, labels=_SELECTOR).items
-    ours = {text(each, "metadata", "name"): each for each in found if caller_keys.is_ours(each)}
-    live = ours.pop(name, None) or control.get(*_SECRET, name, SYSTEM_NAMESPACE)
+    listing = control.list(*_SECRET, namespace=SYSTEM_NAMESPACE, labels=_SELECTOR).items
+    key_secrets = {text(secret, "metadata", "name"): secret for secret in listing if caller_keys.is_ours(secret)}
+    live = key_secrets.pop(name, None) or control.get(*_SECRET, name, SYSTEM_NAMESPACE)
     if live is not None and not caller_keys.is_ours(live):
         raise KeysError(
             f"Secret {SYSTEM_NAMESPACE}/{name} was not made by modelplane.fleet for keys of callers: name another one, "
             f"or label it {_SELECTOR},{MANAGED_BY_LABEL}={MANAGED_BY} if all its entries are keys"
         )
-    return live, list(ours.values())
+    return live, list(key_secrets.values())
 
 
-def _check_place(request: Request, others: list[Object]) -> None:
+def _check_place(request: Request, other_secrets: list[Object]) -> None:
     """Raise KeysError for callers whose keys are in another Secret, of which gateways would accept one only."""
-    places = {caller: text(each, "metadata", "name") for each in others for caller in caller_keys.ring_of(each).callers}
-    found = [
-        f"{caller} has its key in Secret {SYSTEM_NAMESPACE}/{places[caller]}: name that one, or revoke it there first"
+    secret_names = {
+        caller: text(secret, "metadata", "name")
+        for secret in other_secrets
+        for caller in caller_keys.ring_of(secret).callers
+    }
+    errors = [
+        f"{caller} has its key in Secret {SYSTEM_NAMESPACE}/{secret_names[caller]}: name that one, or revoke it there "
+        "first"
         for caller in request.callers
-        if caller in places
+        if caller in secret_names
     ]
-    if found:
-        raise KeysError("\n".join(found))
+    if errors:
+        raise KeysError("\n".join(errors))
 
 
-def _write(control: Client, desired: Object, before: Object | None) -> Object:
-    if before is not None:
+def _write(control: Client, desired: Object, live: Object | None) -> Object:
+    if live is not None:
         return control.replace(desired)
     if control.get("v1", "Namespace", SYSTEM_NAMESPACE) is None:
         control.apply(system_namespace())
     return control.create(desired)
 
 
-def _sorted(one: Object | None, others: list[Object]) -> tuple[Object, ...]:
-    found = [*others, *([one] if one is not None else [])]
-    return tuple(sorted(found, key=lambda each: text(each, "metadata", "name")))
+def _sorted(secret_object: Object | None, other_secrets: list[Object]) -> tuple[Object, ...]:
+    secrets = [*other_secrets, *([secret_object] if secret_object is not None else [])]
+    return tuple(sorted(secrets, key=lambda secret: text(secret, "metadata", "name")))
 
 
 @contextlib.contextmanager

@@ -25,7 +25,7 @@ from .transport import LARGEST_ANSWER, Answer
 _LIST_TIMES = 10
 # And of the largest answer, what they may have in all.
 _LIST_ANSWERS = 8
-# Pages in a row without any object: servers may send some where few objects are as asked for.
+# Limit of consecutive pages without objects. Servers can send empty pages if few objects match the selectors.
 _MOST_EMPTY = 100
 _PAGE = 500
 # A Secret may have 1 MiB, and releases of Helm have much of it: a page has to stay below the largest answer.
@@ -120,17 +120,17 @@ class Client:
     def version_and_build(self) -> tuple[tuple[int, int], str]:
         """Major and minor version of the server, and its full version (`gitVersion`)."""
         answer = self._requester.json(Call("version", "GET", "/version", "read the version", {}))
-        numbers = ["".join(filter(str.isdigit, str(answer.get(part) or ""))) for part in ("major", "minor")]
+        numbers = ["".join(filter(str.isdigit, str(answer.get(field_name) or ""))) for field_name in ("major", "minor")]
         if not all(numbers):
             raise ApiError("the answer has no version", cluster=self.name, action="read the version")
         return (int(numbers[0]), int(numbers[1])), str(answer.get("gitVersion") or "")
 
     def resource(self, api_version: str, kind: str) -> ResourceType:
         """Return the type that the server serves; raises NotServed."""
-        found = self._found(api_version, kind)
-        if found is None:
+        resource_type = self._found(api_version, kind)
+        if resource_type is None:
             self._not_served(api_version, kind)
-        return found
+        return resource_type
 
     def serves(self, api_version: str, kind: str) -> bool:
         """Return True if the server serves the kind."""
@@ -173,13 +173,13 @@ class Client:
             return None
 
     def _object(self, answer: object, action: str) -> dict[str, Any]:
-        """Return what the server sent as an object. Raises Unreachable for something else."""
+        """Return the response of the server as an object. Raises Unreachable for other content."""
         try:
-            found: dict[str, Any] = with_metadata(answer)
+            checked_object: dict[str, Any] = with_metadata(answer)
         except NoObjectError as error:
             message = f"answers with something that is no object: {error}"
             raise Unreachable(message, cluster=self.name, action=action, hint=_NO_API_SERVER) from None
-        return found
+        return checked_object
 
     def list(self, api_version: str, kind: str, *, namespace: str = "", labels: str = "", fields: str = "") -> Listing:
         """All objects of the kind (in the namespace, or in all), in pages; raises NotServed."""
@@ -226,13 +226,13 @@ class Client:
         query = {"watch": "true", "allowWatchBookmarks": "true", **_selectors(labels, fields)}
         action = f"watch {resource.plural}" + (f" in {namespace}" if namespace else "")
         fruitless = Attempts(self._requester.retries, self._requester.timeout)
-        while (left := deadline - time.monotonic()) > 0:
+        while (remaining_seconds := deadline - time.monotonic()) > 0:
             call = Call(
                 "watch",
                 "GET",
                 resource.path(namespace),
                 action,
-                {**query, "resourceVersion": resource_version, "timeoutSeconds": str(math.ceil(left))},
+                {**query, "resourceVersion": resource_version, "timeoutSeconds": str(math.ceil(remaining_seconds))},
             )
             seen = False
             for event, item in self._requester.events(call, deadline):
@@ -342,7 +342,7 @@ class Client:
         if status.get("incomplete") is True:
             return builtins.list(types)
         rules = [rule for rule in entries(status, "resourceRules") if not rule.get("resourceNames")]
-        return [each for each in types if any(_allows_list(rule, each) for rule in rules)]
+        return [resource_type for resource_type in types if any(_allows_list(rule, resource_type) for rule in rules)]
 
     def ask_service(
         self, name: str, namespace: str, port: str, path: str, body: Object, *, codes: Collection[int]
@@ -371,17 +371,17 @@ class Client:
         api_version, kind = str(obj.get("apiVersion") or ""), str(obj.get("kind") or "")
         metadata = obj.get("metadata") or {}
         name, namespace = str(metadata.get("name") or ""), str(metadata.get("namespace") or "")
-        named = _named(kind, namespace, name) + (f" ({subresource})" if subresource else "")
+        description = _named(kind, namespace, name) + (f" ({subresource})" if subresource else "")
         if not name or not kind or not api_version:
-            raise Invalid("has no apiVersion, kind or metadata.name", cluster=self.name, action=f"{verb} {named}")
+            raise Invalid("has no apiVersion, kind or metadata.name", cluster=self.name, action=f"{verb} {description}")
         resource = self.resource(api_version, kind)
         if resource.namespaced and not namespace:
-            raise Invalid("has no metadata.namespace", cluster=self.name, action=f"{verb} {named}")
+            raise Invalid("has no metadata.namespace", cluster=self.name, action=f"{verb} {description}")
         call = Call(
             "dry-run" if dry_run else verb,
             method,
             resource.path(namespace, "" if verb == "create" else name, subresource),
-            f"{verb} {named}" + (" (dry run)" if dry_run else ""),
+            f"{verb} {description}" + (" (dry run)" if dry_run else ""),
             {**query, "dryRun": "All"} if dry_run else query,
             obj,
             content_type,
@@ -395,9 +395,9 @@ class Client:
             live = self.get(api_version, kind, name, namespace)
             if live is not None and _holds(live, _without_version(obj)):
                 return live
-        written = self._requester.parsed(call, answer)
+        response = self._requester.parsed(call, answer)
         # Answers to reviews and token requests have no name.
-        return written if verb == "create" else self._object(written, call.action)
+        return response if verb == "create" else self._object(response, call.action)
 
     def _once_more(
         self, call: Call, resource: ResourceType, answer: Answer, where: tuple[str, str, str]
@@ -414,51 +414,51 @@ class Client:
     def _pages(self, resource: ResourceType, namespace: str, labels: str, fields: str) -> Listing:
         action = f"list {resource.plural}" + (f" in {namespace}" if namespace else "")
         items: builtins.list[Object] = []
-        most = _PAGE_OF_SECRETS if resource.kind == "Secret" else _PAGE
-        query: Query = {"limit": str(most), **_selectors(labels, fields)}
+        page_size = _PAGE_OF_SECRETS if resource.kind == "Secret" else _PAGE
+        query: Query = {"limit": str(page_size), **_selectors(labels, fields)}
         end = time.monotonic() + self._requester.timeout * _LIST_TIMES
-        before: set[str] = set()
+        previous_tokens: set[str] = set()
         empty = 0
-        left = self._requester.answer_limit * _LIST_ANSWERS
+        remaining_bytes = self._requester.answer_limit * _LIST_ANSWERS
         while True:
             call = Call("list", "GET", resource.path(namespace), action, query, kind=resource.kind)
             try:
                 answer, _unsure = self._requester.answer(call)
                 page = self._requester.parsed(call, answer)
             except Gone:
-                # The server forgot the version that the pages are of: all at once, as client-go's pager does.
+                # The resource version of the pages expired, so list all objects at once like the pager of client-go.
                 if "limit" not in query:
                     raise
                 items, query = [], _selectors(labels, fields)
                 continue
-            listed, metadata = page.get("items") or [], page.get("metadata") or {}
-            if not isinstance(listed, builtins.list) or not isinstance(metadata, dict):
+            page_objects, metadata = page.get("items") or [], page.get("metadata") or {}
+            if not isinstance(page_objects, builtins.list) or not isinstance(metadata, dict):
                 raise Unreachable(
                     "answers with something that is no list of objects",
                     cluster=self.name,
                     action=action,
                     hint=_NO_API_SERVER,
                 )
-            for item in listed:
-                found = self._object(item, action)
-                found["apiVersion"], found["kind"] = resource.api_version, resource.kind
-                items.append(found)
-            more = str(metadata.get("continue") or "")
-            if not more:
+            for item in page_objects:
+                checked_object = self._object(item, action)
+                checked_object["apiVersion"], checked_object["kind"] = resource.api_version, resource.kind
+                items.append(checked_object)
+            next_token = str(metadata.get("continue") or "")
+            if not next_token:
                 return Listing(tuple(items), str(metadata.get("resourceVersion") or ""))
-            left -= len(answer.body)
-            if left < 0:
+            remaining_bytes -= len(answer.body)
+            if remaining_bytes < 0:
                 raise Unreachable(
                     f"the list is larger than {self._requester.answer_limit * _LIST_ANSWERS >> 20} MiB",
                     cluster=self.name,
                     action=action,
                     hint="Raise fleet_answer_limit if there is so much",
                 )
-            empty = 0 if listed else empty + 1
-            if more in before or empty > _MOST_EMPTY or time.monotonic() > end:
+            empty = 0 if page_objects else empty + 1
+            if next_token in previous_tokens or empty > _MOST_EMPTY or time.monotonic() > end:
                 raise Unreachable("the list does not come to an end", cluster=self.name, action=action)
-            before.add(more)
-            query = {**query, "continue": more}
+            previous_tokens.add(next_token)
+            query = {**query, "continue": next_token}
 
     def _found(self, api_version: str, kind: str) -> ResourceType | None:
         with self._requester.lock:
@@ -493,7 +493,7 @@ def _allows_list(rule: Mapping[str, Any], resource_type: ResourceType) -> bool:
     group = resource_type.api_version.rpartition("/")[0]
     required = {"verbs": "list", "apiGroups": group, "resources": resource_type.plural}
     return all(
-        isinstance(given := rule.get(name), builtins.list) and ("*" in given or value in given)
+        isinstance(allowed_names := rule.get(name), builtins.list) and ("*" in allowed_names or value in allowed_names)
         for name, value in required.items()
     )
 

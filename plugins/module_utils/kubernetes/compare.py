@@ -228,7 +228,7 @@ class Comparison:
         owners = entries(current, "metadata", "ownerReferences")
         namespace = Key.of(current).namespace
         routes = {(key.namespace, key.name) for key in self.live.objects if key.kind == AI_ROUTE}
-        return any(text(each, "kind") == AI_ROUTE and (namespace, text(each, "name")) in routes for each in owners)
+        return any(text(owner, "kind") == AI_ROUTE and (namespace, text(owner, "name")) in routes for owner in owners)
 
     def _use_system_namespace(self, value: Object, current: Object, live: dict[Key, Object]) -> None:
         """Use an inventory namespace of another owner. Only the label that gateways require for routes is added."""

@@ -96,15 +96,15 @@ class _Resolver:
 
     def prepare(self) -> str:
         """Resolve what needs no network; return the server, empty where that needs it. Raises AccessError."""
-        given = self._connection
-        _check_sources(given)
-        if given.secret is not None and self._control is None:
+        connection = self._connection
+        _check_sources(connection)
+        if connection.secret is not None and self._control is None:
             raise AccessError(
                 "its kubeconfig is in a Secret, and no control cluster is given",
                 "Set fleet_control_kubeconfig or fleet_control, how to reach the control cluster (control of a module)",
             )
-        if given.secret is not None or given.login is not None:
-            return given.server
+        if connection.secret is not None or connection.login is not None:
+            return connection.server
         self._prepared = self._resolve()
         return self._prepared.server
 
@@ -113,27 +113,31 @@ class _Resolver:
         return target or self._resolve()
 
     def _resolve(self) -> Target:
-        given = self._connection
-        if given.secret is not None:
-            target = kubeconfig.load([self._from_secret(given.secret)], given.context)
-        elif given.login is not None:
-            target = _in_cloud(given.login, given.server)
-        elif given.server:
-            target = Target(checked_url(given.server, "server", ("https", "http")), Fixed(bearer(given.token)))
-        elif given.kubeconfig_text:
-            text = kubeconfig.Text("(given as text)", given.kubeconfig_text.encode("utf-8", "replace"))
-            target = kubeconfig.load([text], given.context)
-        elif given.kubeconfig:
-            target = kubeconfig.load([kubeconfig.read_file(Path(given.kubeconfig))], given.context)
+        connection = self._connection
+        if connection.secret is not None:
+            target = kubeconfig.load([self._from_secret(connection.secret)], connection.context)
+        elif connection.login is not None:
+            target = _in_cloud(connection.login, connection.server)
+        elif connection.server:
+            target = Target(
+                checked_url(connection.server, "server", ("https", "http")), Fixed(bearer(connection.token))
+            )
+        elif connection.kubeconfig_text:
+            text = kubeconfig.Text("(given as text)", connection.kubeconfig_text.encode("utf-8", "replace"))
+            target = kubeconfig.load([text], connection.context)
+        elif connection.kubeconfig:
+            target = kubeconfig.load([kubeconfig.read_file(Path(connection.kubeconfig))], connection.context)
         else:
-            target = _standard(given.context)
+            target = _standard(connection.context)
         return replace(
             target,
-            ca=_authority(given) or target.ca,
-            verify=target.verify and given.verify,
-            tls_server_name=given.tls_server_name or target.tls_server_name,
-            proxy=checked_url(given.proxy, "proxy", kubeconfig.PROXY_SCHEMES) if given.proxy else target.proxy,
-            impersonate=_user(given.impersonate or target.impersonate),
+            ca=_authority(connection) or target.ca,
+            verify=target.verify and connection.verify,
+            tls_server_name=connection.tls_server_name or target.tls_server_name,
+            proxy=checked_url(connection.proxy, "proxy", kubeconfig.PROXY_SCHEMES)
+            if connection.proxy
+            else target.proxy,
+            impersonate=_user(connection.impersonate or target.impersonate),
         )
 
     def _from_secret(self, ref: SecretRef) -> kubeconfig.Text:
@@ -145,8 +149,8 @@ class _Resolver:
         except ApiError as error:
             raise AccessError(f"its kubeconfig cannot be read: {error}") from None
         if secret is None:
-            place = f"kubectl -n {shlex.quote(ref.namespace)} create secret generic {shlex.quote(ref.name)}"
-            command = f"{place} --from-file={shlex.quote(ref.key)}=FILE"
+            create_command = f"kubectl -n {shlex.quote(ref.namespace)} create secret generic {shlex.quote(ref.name)}"
+            command = f"{create_command} --from-file={shlex.quote(ref.key)}=FILE"
             hint = f"Create it on the control cluster: `{command}`, or refer to another Secret"
             raise AccessError(f"{name}, which contains the kubeconfig, does not exist", hint)
         data = secret.get("data") or {}
@@ -160,39 +164,39 @@ class _Resolver:
         return kubeconfig.Text(f"{name}, key {ref.key}", decoded, trusted=False)
 
 
-def _check_sources(given: Connection) -> None:
+def _check_sources(connection: Connection) -> None:
     """Exactly one way; `server` along with a login says where the cluster is, so that no API of a cloud is asked."""
-    named = {
-        "kubeconfig": given.kubeconfig,
-        "kubeconfig_text": given.kubeconfig_text,
-        "secret": given.secret,
-        **({given.login.cloud: given.login} if given.login else {"server": given.server}),
+    sources = {
+        "kubeconfig": connection.kubeconfig,
+        "kubeconfig_text": connection.kubeconfig_text,
+        "secret": connection.secret,
+        **({connection.login.cloud: connection.login} if connection.login else {"server": connection.server}),
     }
-    ways = [name for name, value in named.items() if value]
-    if len(ways) > 1:
-        raise AccessError(f"{' and '.join(ways)} are given", "Give one way to reach the cluster")
-    if not ways and not given.context and not given.standard:
+    source_names = [name for name, value in sources.items() if value]
+    if len(source_names) > 1:
+        raise AccessError(f"{' and '.join(source_names)} are given", "Give one way to reach the cluster")
+    if not source_names and not connection.context and not connection.standard:
         raise AccessError("no way to reach it is given", _HINT)
-    if given.token and ways != ["server"]:
+    if connection.token and source_names != ["server"]:
         raise AccessError("token is given without server", "A token goes with server")
-    if given.context and (given.server or given.login):
+    if connection.context and (connection.server or connection.login):
         raise AccessError("context is given without a kubeconfig")
-    if given.ca_file and given.ca_text:
+    if connection.ca_file and connection.ca_text:
         raise AccessError("ca_file and ca_text are given", "Give one of them")
 
 
-def _authority(given: Connection) -> str:
-    if not given.ca_file:
-        return given.ca_text
-    path = Path(os.path.expanduser(given.ca_file))
+def _authority(connection: Connection) -> str:
+    if not connection.ca_file:
+        return connection.ca_text
+    path = Path(os.path.expanduser(connection.ca_file))
     try:
-        found = path.read_text(encoding="utf-8")
+        certificates = path.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
-        said = (error.strerror if isinstance(error, OSError) else None) or "is no text"
-        raise AccessError(f"ca_file {path}: {said}") from None
-    if is_encrypted(found):
+        reason = (error.strerror if isinstance(error, OSError) else None) or "is no text"
+        raise AccessError(f"ca_file {path}: {reason}") from None
+    if is_encrypted(certificates):
         raise AccessError(f"ca_file {path}: {ENCRYPTED}", f"{DECRYPT} as ca_text")
-    return found
+    return certificates
 
 
 def _user(name: str) -> str:
@@ -203,16 +207,16 @@ def _user(name: str) -> str:
 
 
 def _in_cloud(login: Login, server: str) -> Target:
-    found, ca = (server, "") if server else login.find()
-    return Target(checked_url(found, "server", ("https",)), Minted(login.mint), ca=ca)
+    address, ca = (server, "") if server else login.find()
+    return Target(checked_url(address, "server", ("https",)), Minted(login.mint), ca=ca)
 
 
 def _standard(context: str) -> Target:
-    """As kubectl without arguments: its files, else the service account of the pod that we run in."""
+    """Return the target of kubectl without arguments: its kubeconfig files, else the service account of this pod."""
     files = kubeconfig.standard_files()
     if files:
         return kubeconfig.load([kubeconfig.read_file(path) for path in files], context)
-    host, port = (os.environ.get(f"KUBERNETES_SERVICE_{part}", "") for part in ("HOST", "PORT"))
+    host, port = (os.environ.get(f"KUBERNETES_SERVICE_{suffix}", "") for suffix in ("HOST", "PORT"))
     token = _POD / "token"
     if context or not host or not token.exists():
         raise AccessError("there is no kubeconfig at $KUBECONFIG or ~/.kube/config", _HINT)

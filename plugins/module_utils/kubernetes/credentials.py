@@ -114,16 +114,16 @@ class TokenFile:
         return self._certificate
 
     def renew(self) -> bool:
-        before = self._header
+        previous_header = self._header
         self._load()
-        return self._header != before
+        return self._header != previous_header
 
     def _load(self) -> None:
         try:
             text = self._path.read_text(encoding="utf-8")
         except (OSError, ValueError) as error:
-            said = error.strerror if isinstance(error, OSError) else "is no text"
-            raise AccessError(f"token file {self._path}: {said}") from None
+            reason = error.strerror if isinstance(error, OSError) else "is no text"
+            raise AccessError(f"token file {self._path}: {reason}") from None
         if is_encrypted(text):
             raise AccessError(f"token file {self._path}: {ENCRYPTED}", "Decrypt it with ansible-vault decrypt")
         self._header, self._read = bearer(text), time.monotonic()

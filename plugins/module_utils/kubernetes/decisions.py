@@ -73,8 +73,8 @@ class Decisions:
 
     def head(self) -> Head | None:
         """Read the head; None where nothing was published. Raises DecisionError."""
-        found = self._get(self._name())
-        return self._head(found) if found else None
+        config_map = self._get(self._name())
+        return self._head(config_map) if config_map else None
 
     def newest(self, generation: int = 0) -> Head:
         """Read the head of the decision that others may apply now. `generation`: it has to be this one, 0 for any.
@@ -95,10 +95,10 @@ class Decisions:
 
     def check(self, head: Head) -> None:
         """Raise DecisionError if a decision that was read is no longer the newest, or not for others to apply."""
-        found = self.newest(head.generation)
-        if found != head:
-            # Generations begin again with 1 where all decisions were deleted meanwhile.
-            raise self._replaced(head.generation, found)
+        newest_head = self.newest(head.generation)
+        if newest_head != head:
+            # Generations restart at 1 if all decisions were deleted, so heads are compared instead of generations.
+            raise self._replaced(head.generation, newest_head)
 
     def index(self, head: Head) -> dict[str, Entry]:
         """Read the index of a decision. Raises DecisionError."""
@@ -108,7 +108,7 @@ class Decisions:
             raise DecisionError(f"decision {head.generation} cannot be read: {error}. {AGAIN}") from error
 
     def desired_state(self, index: Index, cluster: str) -> DesiredState:
-        """Read what a cluster should have. Raises DecisionError."""
+        """Read the desired state of a cluster. Raises DecisionError."""
         if cluster not in index:
             raise DecisionError(
                 f"the decision has no cluster {cluster}, so nothing is applied there or removed: check the name, and "
@@ -127,18 +127,21 @@ class Decisions:
         something else to clusters by itself since then.
         """
         head = self.head()
-        before: dict[str, Entry] = {}
+        published: dict[str, Entry] = {}
         if head is not None:
             # After a run that was killed meanwhile, every part is written again.
             with contextlib.suppress(DecisionError):
-                before = self.index(head)
-        kept = {name: before[name] for name in others if name in before and not (head and head.whole)}
-        same = self._intact({name: parts for name, (entry, parts) in made.items() if entry == before.get(name)}, before)
+                published = self.index(head)
+        unreached = {name: published[name] for name in others if name in published and not (head and head.whole)}
+        same = self._intact(
+            {name: packed_parts for name, (entry, packed_parts) in made.items() if entry == published.get(name)},
+            published,
+        )
         return Comparison(
             head,
-            before,
-            {**kept, **{name: entry for name, (entry, __) in made.items()}},
-            {name: parts for name, (__, parts) in made.items() if name not in same},
+            published,
+            {**unreached, **{name: entry for name, (entry, __) in made.items()}},
+            {name: packed_parts for name, (__, packed_parts) in made.items() if name not in same},
         )
 
     def _intact(self, expected: Mapping[str, tuple[bytes, ...]], index: Index) -> set[str]:
@@ -152,8 +155,8 @@ class Decisions:
             except DecisionError:
                 return False
 
-        found = fan_out({name: functools.partial(is_intact, name) for name in expected}, self._forks)
-        return {name for name, intact in self._succeeded(found).items() if intact}
+        outcomes = fan_out({name: functools.partial(is_intact, name) for name in expected}, self._forks)
+        return {name for name, intact in self._succeeded(outcomes).items() if intact}
 
     def publish(self, compared: Comparison, holder: str, at: str) -> Head:
         """Publish a decision, and return its head: the newest one if that is the same. `holder`: the run. `at`: the
@@ -163,17 +166,17 @@ class Decisions:
         self._write_all(
             {
                 self._name(str(number), name): content
-                for name, parts in compared.parts.items()
-                for number, content in enumerate(parts, start=1)
+                for name, packed_parts in compared.parts.items()
+                for number, content in enumerate(packed_parts, start=1)
             }
         )
-        entry, parts = packed_index(compared.desired)
-        self._write_all({self._name(_INDEX): b"".join(parts)})
+        entry, packed_parts = packed_index(compared.desired)
+        self._write_all({self._name(_INDEX): b"".join(packed_parts)})
         new = Head((compared.head.generation if compared.head else 0) + 1, entry.digest, holder, at)
         self._write_head(new, compared.head)
         for name, old in compared.before.items():
-            left = compared.desired[name].parts if name in compared.desired else 0
-            for number in range(left + 1, old.parts + 1):
+            part_count = compared.desired[name].parts if name in compared.desired else 0
+            for number in range(part_count + 1, old.parts + 1):
                 self._client.delete("v1", "ConfigMap", self._name(str(number), name), SYSTEM_NAMESPACE)
         return new
 
@@ -195,9 +198,9 @@ class Decisions:
     def withdraw(self) -> None:
         """Delete all decisions of the fleet, the head last."""
         selector = f"{DECISION_LABEL}=true,{FLEET_LABEL}={self._fleet}"
-        found = self._client.list("v1", "ConfigMap", namespace=SYSTEM_NAMESPACE, labels=selector).items
-        named = sorted((text(each, "metadata", "name") for each in found), reverse=True)
-        for name in named:
+        config_maps = self._client.list("v1", "ConfigMap", namespace=SYSTEM_NAMESPACE, labels=selector).items
+        config_map_names = sorted((text(config_map, "metadata", "name") for config_map in config_maps), reverse=True)
+        for name in config_map_names:
             self._client.delete("v1", "ConfigMap", name, SYSTEM_NAMESPACE)
 
     def _replaced(self, generation: int, by: Head) -> DecisionError:
@@ -220,10 +223,10 @@ class Decisions:
         if before is None:
             self._client.create(self._object(self._name(), {"data": head.data()}))
             return
-        found = self._get(self._name())
-        if found is None or self._head(found) != before:
+        config_map = self._get(self._name())
+        if config_map is None or self._head(config_map) != before:
             raise DecisionError(f"another run published a decision of the fleet {self._fleet} meanwhile. {AGAIN}")
-        self._client.replace({**found, "data": head.data()})
+        self._client.replace({**config_map, "data": head.data()})
 
     def _write_all(self, contents: Mapping[str, bytes]) -> None:
         work = {name: functools.partial(self._write, name, content) for name, content in contents.items()}
@@ -234,29 +237,29 @@ class Decisions:
         try:
             self._client.create(self._object(name, desired))
         except AlreadyExists:
-            found = self._get(name)
-            if found is not None and fields(found, "binaryData") != desired["binaryData"]:
-                self._client.replace({**found, **desired})
+            config_map = self._get(name)
+            if config_map is not None and fields(config_map, "binaryData") != desired["binaryData"]:
+                self._client.replace({**config_map, **desired})
 
     @staticmethod
     def _succeeded(found: Mapping[str, T | ApiError]) -> dict[str, T]:
         """Return results of which none is an error, or raise the first one."""
         results = {}
-        for name, each in found.items():
-            if isinstance(each, ApiError):
-                raise each
-            results[name] = each
+        for name, outcome in found.items():
+            if isinstance(outcome, ApiError):
+                raise outcome
+            results[name] = outcome
         return results
 
     def _parts(self, cluster: str, entry: Entry) -> Iterator[bytes]:
         return (self._content(self._name(str(number), cluster)) for number in range(1, entry.parts + 1))
 
     def _content(self, name: str) -> bytes:
-        found = self._get(name)
-        if found is None:
+        config_map = self._get(name)
+        if config_map is None:
             raise DecisionError(f"there is no ConfigMap {SYSTEM_NAMESPACE}/{name} on the control cluster")
         try:
-            return base64.b64decode(text(found, "binaryData", _DATA), validate=True)
+            return base64.b64decode(text(config_map, "binaryData", _DATA), validate=True)
         except ValueError as error:
             raise DecisionError(f"ConfigMap {SYSTEM_NAMESPACE}/{name} is no part of a decision") from error
 
@@ -264,7 +267,7 @@ class Decisions:
         return self._client.get("v1", "ConfigMap", name, SYSTEM_NAMESPACE)
 
     def _name(self, *parts: str) -> str:
-        return ".".join([f"modelplane-decision-{self._fleet}", *(names.label_value(part) for part in parts)])
+        return ".".join([f"modelplane-decision-{self._fleet}", *(names.label_value(segment) for segment in parts)])
 
     def _object(self, name: str, content: Mapping[str, object]) -> Object:
         labels = {names.MANAGED_BY_LABEL: names.MANAGED_BY, FLEET_LABEL: self._fleet, DECISION_LABEL: "true"}

@@ -14,23 +14,23 @@ from .observe import listed
 
 
 def described(client: Client, groups: Collection[str], desired: Collection[str]) -> dict[str, dict[str, Any]]:
-    """Those of these groups, and those of these names: `group`, `kind`, `managed_by` (the label) and `objects`, which
+    """Return the CRDs with these groups or names: `group`, `kind`, `managed_by` (the label) and `objects`, which
     is -1 where no version is served and they cannot be counted. Raises ApiError."""
-    found = {}
+    definitions = {}
     for value in client.list("apiextensions.k8s.io/v1", "CustomResourceDefinition").items:
         name, group = text(value, "metadata", "name"), text(value, "spec", "group")
         if group in groups or name in desired:
-            found[name] = {
+            definitions[name] = {
                 "group": group,
                 "kind": text(value, "spec", "names", "kind"),
                 "managed_by": text(value, "metadata", "labels", names.MANAGED_BY_LABEL),
                 "objects": _count(client, value),
             }
-    return found
+    return definitions
 
 
 def _count(client: Client, definition: Object) -> int:
-    """Those that were made in another version are served in each."""
+    """Return the number of objects of a CRD. Any served version lists all of them."""
     spec = fields(definition, "spec")
     served = [version["name"] for version in spec.get("versions") or () if version.get("served")]
     if not served:

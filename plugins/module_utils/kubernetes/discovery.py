@@ -38,10 +38,10 @@ class ResourceType:
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
         """The path of the collection, or of an object in it."""
-        parts = ["/apis" if "/" in self.api_version else "/api", self.api_version]
+        segments = ["/apis" if "/" in self.api_version else "/api", self.api_version]
         if self.namespaced and namespace:
-            parts += ["namespaces", quote(namespace, safe="")]
-        return "/".join([*parts, self.plural, *filter(None, (quote(name, safe=""), subresource))])
+            segments += ["namespaces", quote(namespace, safe="")]
+        return "/".join([*segments, self.plural, *filter(None, (quote(name, safe=""), subresource))])
 
 
 def group_path(api_version: str) -> str:
@@ -51,7 +51,7 @@ def group_path(api_version: str) -> str:
 
 def parse(api_version: str, answer: Mapping[str, Any]) -> Served:
     """The kinds of an APIResourceList (meta/v1). What is not shaped like one is left out."""
-    found: Served = {}
+    resource_types: Served = {}
     subresources: dict[str, set[str]] = {}
     entries = answer.get("resources")
     for entry in entries if isinstance(entries, list) else ():
@@ -62,7 +62,7 @@ def parse(api_version: str, answer: Mapping[str, Any]) -> Served:
             subresources.setdefault(plural, set()).add(subresource)
         elif isinstance(entry.get("kind"), str):
             verbs = entry.get("verbs")
-            found[entry["kind"]] = ResourceType(
+            resource_types[entry["kind"]] = ResourceType(
                 api_version=api_version,
                 kind=entry["kind"],
                 plural=plural,
@@ -78,7 +78,7 @@ def parse(api_version: str, answer: Mapping[str, Any]) -> Served:
             resource.verbs,
             frozenset(subresources.get(resource.plural, ())),
         )
-        for kind, resource in found.items()
+        for kind, resource in resource_types.items()
     }
 
 
@@ -140,7 +140,7 @@ class Cache:
         self._write = write
 
     def load(self) -> dict[str, Served]:
-        """Return what was saved within the last hour."""
+        """Return the entries that were saved within the last hour."""
         return {api_version: parse(api_version, entry) for api_version, entry in self._read().items()}
 
     def save(self, api_version: str, served: Served) -> None:
@@ -164,13 +164,13 @@ class Cache:
         except (OSError, ValueError, RecursionError):
             return {}
         groups = read.get("groups") if isinstance(read, dict) and read.get("format") == _FORMAT else None
-        now = time.time()
+        current_time = time.time()
         return {
             api_version: entry
             for api_version, entry in (groups.items() if isinstance(groups, dict) else ())
             if isinstance(entry, dict)
             and isinstance(entry.get("at"), int | float)
-            and 0 <= now - entry["at"] < _SECONDS
+            and 0 <= current_time - entry["at"] < _SECONDS
         }
 
     def _folder_is_ours(self, *, make: bool) -> bool:
@@ -180,17 +180,21 @@ class Cache:
                 self._folder.parent.parent.mkdir(parents=True, exist_ok=True)
                 self._folder.parent.mkdir(mode=0o700, exist_ok=True)
                 self._folder.mkdir(mode=0o700, exist_ok=True)
-            found = self._folder.lstat()
+            folder_status = self._folder.lstat()
         except OSError:
             return False
-        return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o022
+        return (
+            stat.S_ISDIR(folder_status.st_mode)
+            and folder_status.st_uid == os.getuid()
+            and not folder_status.st_mode & 0o022
+        )
 
 
 def _written(served: Served) -> list[dict[str, Any]]:
-    """As in an APIResourceList, with what is read of it only."""
-    written: list[dict[str, Any]] = []
+    """Return the resources of an APIResourceList, with only the fields that `parse` reads."""
+    resources: list[dict[str, Any]] = []
     for resource in served.values():
-        written.append(
+        resources.append(
             {
                 "name": resource.plural,
                 "kind": resource.kind,
@@ -198,5 +202,5 @@ def _written(served: Served) -> list[dict[str, Any]]:
                 "verbs": sorted(resource.verbs),
             }
         )
-        written += [{"name": f"{resource.plural}/{name}"} for name in sorted(resource.subresources)]
-    return written
+        resources += [{"name": f"{resource.plural}/{name}"} for name in sorted(resource.subresources)]
+    return resources

@@ -24,7 +24,7 @@ _LONGEST = 1000
 
 
 def shown(text: str, keep: str = "") -> str:
-    """Return what a server said without secrets, and without what a terminal takes for a command."""
+    """Return the message of a server without secrets and terminal escapes."""
     return printable(masked(text), keep)
 
 
@@ -146,8 +146,8 @@ UNEXPECTED = (ArithmeticError, AttributeError, LookupError, MemoryError, Recursi
 
 def unexpected(error: BaseException, cluster: str) -> Unexpected:
     """The error of a cluster over one of UNEXPECTED, with the place in the code."""
-    place = traceback.extract_tb(error.__traceback__)[-1]
-    where = f"{os.path.basename(place.filename)}:{place.lineno}"
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    where = f"{os.path.basename(frame.filename)}:{frame.lineno}"
     return Unexpected(f"{type(error).__name__} in {where} over what it answers", cluster=cluster)
 
 
@@ -200,18 +200,18 @@ def from_answer(
     about: dict[str, Any] = {"cluster": cluster, "action": action, "code": code, "reason": reason}
     if unfit(code, message):
         return Invalid(message, hint=_UNDECLARED_HINT if _UNDECLARED in message else "", **about)
-    found = _BY_REASON.get(reason) or _BY_CODE.get(code) or (ServerError if code >= 500 else ApiError)
-    if found is Conflict:
+    error_type = _BY_REASON.get(reason) or _BY_CODE.get(code) or (ServerError if code >= 500 else ApiError)
+    if error_type is Conflict:
         managers = tuple(
             (match["manager"], field)
             for cause, text, field in causes
             if cause == "FieldManagerConflict" and (match := _MANAGER.search(text))
         )
         return Conflict(message, managers=managers, hint=_conflict_hint(managers), **about)
-    if found is Invalid:
+    if error_type is Invalid:
         fields = tuple((field, text) for _cause, text, field in causes)
         return Invalid(message, causes=fields, **about)
-    return found(message, **about)
+    return error_type(message, **about)
 
 
 def unfit(code: int, message: str) -> bool:

@@ -26,17 +26,17 @@ def record_events(client: Client, results: Sequence[Result], now: str, fleet: st
 
     `now` is their time (RFC 3339), `fleet` the name of the fleet. Events are no part of the state of a fleet, so that
     nothing fails because of them. Raises Unreachable."""
-    found = list(_events(client, results))
-    for number, (event, regarding) in enumerate(found[:_MOST_EVENTS]):
+    pending_events = list(_events(client, results))
+    for number, (event, regarding) in enumerate(pending_events[:_MOST_EVENTS]):
         try:
             with contextlib.suppress(AlreadyExists, NotFound):
                 client.create(event_object(event, regarding, now, fleet))
         except Unreachable:
             raise
         except ApiError as error:
-            return [f"{count(len(found) - number, 'event')} could not be written: {error}"]
-    left = len(found) - _MOST_EVENTS
-    return [f"{count(left, 'event')} beyond the first {_MOST_EVENTS} not written"] if left > 0 else []
+            return [f"{count(len(pending_events) - number, 'event')} could not be written: {error}"]
+    omitted_count = len(pending_events) - _MOST_EVENTS
+    return [f"{count(omitted_count, 'event')} beyond the first {_MOST_EVENTS} not written"] if omitted_count > 0 else []
 
 
 def _events(client: Client, results: Sequence[Result]) -> Iterator[tuple[Event, Regarding]]:
@@ -45,8 +45,10 @@ def _events(client: Client, results: Sequence[Result]) -> Iterator[tuple[Event, 
         if result.subresource and result.action == "updated" and result.after is not None:
             if result.kind == api.ModelDeployment.KIND:
                 deployments[result.namespace, result.name] = result.after
-            before, after = (written(entries(value, "status", "conditions")) for value in (result.before, result.after))
-            for event in condition_events(before, after):
+            previous_conditions, current_conditions = (
+                written(entries(value, "status", "conditions")) for value in (result.before, result.after)
+            )
+            for event in condition_events(previous_conditions, current_conditions):
                 yield event, _regarding(result.after)
     replicas = [result for result in results if result.kind == api.ModelReplica.KIND and not result.subresource]
     created = _parsed(result.after for result in replicas if result.action == "created")

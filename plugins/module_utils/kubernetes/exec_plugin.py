@@ -81,18 +81,18 @@ class Program:
         except OutOfTimeError:
             raise AccessError(f"exec plugin {self.command}: gave no answer in {self.seconds:g} s") from None
         except (OSError, ValueError) as error:
-            said = error.strerror if isinstance(error, OSError) else "cannot be run"
-            raise AccessError(f"exec plugin {self.command}: {said}") from None
+            reason = error.strerror if isinstance(error, OSError) else "cannot be run"
+            raise AccessError(f"exec plugin {self.command}: {reason}") from None
         if done.code:
-            said = self._last_words(done.errors.decode("utf-8", "replace"))
-            raise AccessError(f"exec plugin {self.command}: ended with {done.code}{said}")
+            reason = self._last_words(done.errors.decode("utf-8", "replace"))
+            raise AccessError(f"exec plugin {self.command}: ended with {done.code}{reason}")
         return done.output.decode("utf-8", "replace")
 
     def _last_words(self, text: str) -> str:
         """The end of what it printed as errors, without what may be secret."""
         values = [value for _name, value in self.env] + [arg for arg in self.args if len(arg) > 30]
-        said = " ".join(_TOKENS.sub("********", hidden(text[-2000:], values)).split())[-300:]
-        return f": {said}" if said else ""
+        message = " ".join(_TOKENS.sub("********", hidden(text[-2000:], values)).split())[-300:]
+        return f": {message}" if message else ""
 
 
 def _seconds_until(timestamp: str) -> float | None:

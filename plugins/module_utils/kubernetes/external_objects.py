@@ -71,8 +71,8 @@ def settle(
             ruled.setdefault(text(placed, "metadata", "namespace"), []).append(placed)
     states = []
     for __, values in sorted(ruled.items()):
-        found = wait_ready(client, _explainable(client, values), _left(deadline), labels="", progress=progress)
-        states += [(value, found[Key.of(value)]) for value in values]
+        readiness = wait_ready(client, _explainable(client, values), _left(deadline), labels="", progress=progress)
+        states += [(value, readiness[Key.of(value)]) for value in values]
 
     def condition(client: Client, value: Object) -> Readiness:
         return _by_condition(client, value, desired.conditions[text(value, "kind")])
@@ -95,7 +95,7 @@ def _placed(client: Client, value: Object) -> dict[str, Any]:
         namespaced = client.resource(text(value, "apiVersion"), text(value, "kind")).namespaced
     except NotServed:
         namespaced = True
-    metadata = {key: each for key, each in fields(value, "metadata").items() if namespaced or key != "namespace"}
+    metadata = {key: content for key, content in fields(value, "metadata").items() if namespaced or key != "namespace"}
     return {**value, "metadata": metadata}
 
 
@@ -149,9 +149,9 @@ def _gone(client: Client, value: Object) -> Readiness:
     if live is None:
         return READY
     finalizers = ", ".join(map(str, fields(live, "metadata").get("finalizers") or ()))
-    held = f" (finalizers: {finalizers})" if finalizers else ""
+    suffix = f" (finalizers: {finalizers})" if finalizers else ""
     going = "it is being deleted" if text(live, "metadata", "deletionTimestamp") else "it is still there"
-    return Readiness("progressing", f"{going}{held}")
+    return Readiness("progressing", f"{going}{suffix}")
 
 
 def _by_condition(client: Client, value: Object, condition: str) -> Readiness:
@@ -164,8 +164,8 @@ def _by_condition(client: Client, value: Object, condition: str) -> Readiness:
         return READY
     for entry in conditions:
         if entry.get("type") == condition:
-            said = ": ".join(filter(None, (text(entry, "reason"), cut(text(entry, "message")))))
-            return Readiness("progressing", said or f"{condition} is {text(entry, 'status')}")
+            explanation = ": ".join(filter(None, (text(entry, "reason"), cut(text(entry, "message")))))
+            return Readiness("progressing", explanation or f"{condition} is {text(entry, 'status')}")
     return Readiness("progressing", f"it has no condition {condition} yet")
 
 
@@ -207,4 +207,4 @@ def _nodes_with_slices(client: Client, driver: str) -> set[str]:
         slices = client.list("resource.k8s.io/v1", "ResourceSlice", fields=f"spec.driver={driver}").items
     except _PASSING:
         return set()
-    return {text(each, "spec", "nodeName") for each in slices}
+    return {text(resource_slice, "spec", "nodeName") for resource_slice in slices}

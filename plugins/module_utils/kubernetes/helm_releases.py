@@ -38,23 +38,25 @@ def releases(client: Client, now: float, kinds: Collection[str]) -> list[dict[st
     for secret in client.list("v1", "Secret", labels="owner=helm").items:
         labels = fields(secret, "metadata", "labels")
         if text(secret, "type") == "helm.sh/release.v1" and _NUMBER.fullmatch(text(labels, "version")):
-            place = (text(secret, "metadata", "namespace"), text(labels, "name"))
-            by_release.setdefault(place, {})[int(text(labels, "version"))] = secret
-    return [_release(place, revisions, now, kinds) for place, revisions in sorted(by_release.items())]
+            release_key = (text(secret, "metadata", "namespace"), text(labels, "name"))
+            by_release.setdefault(release_key, {})[int(text(labels, "version"))] = secret
+    return [_release(release_key, revisions, now, kinds) for release_key, revisions in sorted(by_release.items())]
 
 
 def definitions(client: Client) -> dict[str, str]:
     """The CRDs of a cluster, and the release (namespace/name) that each is of; empty for those that are of none."""
-    found = {}
+    releases_by_name = {}
     for value in client.list("apiextensions.k8s.io/v1", _DEFINITION).items:
         annotations = fields(value, "metadata", "annotations")
-        name, namespace = (text(annotations, f"meta.helm.sh/release-{part}") for part in ("name", "namespace"))
-        found[text(value, "metadata", "name")] = f"{namespace}/{name}" if name else ""
-    return found
+        name, namespace = (
+            text(annotations, f"meta.helm.sh/release-{field_name}") for field_name in ("name", "namespace")
+        )
+        releases_by_name[text(value, "metadata", "name")] = f"{namespace}/{name}" if name else ""
+    return releases_by_name
 
 
 def _release(
-    place: tuple[str, str], revisions: Mapping[int, Object], now: float, kinds: Collection[str]
+    release_key: tuple[str, str], revisions: Mapping[int, Object], now: float, kinds: Collection[str]
 ) -> dict[str, Any]:
     latest = revisions[max(revisions)]
     labels = fields(latest, "metadata", "labels")
@@ -69,8 +71,8 @@ def _release(
         if _status(secret) == status
     ]
     return {
-        "name": place[1],
-        "namespace": place[0],
+        "name": release_key[1],
+        "namespace": release_key[0],
         "revision": max(revisions),
         "deployed_revision": worked[-1] if worked else 0,
         "status": _status(latest),
@@ -78,7 +80,7 @@ def _release(
         "chart": text(content, "chart", "metadata", "name"),
         "version": text(content, "chart", "metadata", "version"),
         "values": dict(fields(content, "config")),
-        "objects": [_placed(value, place[0]) for value in _objects(text(content, "manifest"), kinds)],
+        "objects": [_placed(value, release_key[0]) for value in _objects(text(content, "manifest"), kinds)],
     }
 
 
@@ -94,7 +96,7 @@ def _status(secret: Object) -> str:
 
 
 def _content(secret: Object) -> Mapping[str, Any]:
-    """Return what Helm wrote; nothing where it cannot be read, so that the release is of no chart."""
+    """Return the release that Helm stored, or an empty mapping if it is unreadable. Such a release has no chart."""
     try:
         packed = base64.b64decode(base64.b64decode(text(secret, "data", "release")))
         if packed[:2] == b"\x1f\x8b":
@@ -102,23 +104,23 @@ def _content(secret: Object) -> Mapping[str, Any]:
             packed = unpacking.decompress(packed, _LARGEST)
             if not unpacking.eof:
                 return {}
-        found = json.loads(packed)
+        content = json.loads(packed)
     except (ValueError, RecursionError, zlib.error, binascii.Error):
         return {}
-    return found if isinstance(found, dict) else {}
+    return content if isinstance(content, dict) else {}
 
 
 def _objects(manifest: str, kinds: Collection[str]) -> Iterator[dict[str, Any]]:
-    """Of a definition no more than its name, as parsing one takes a second and its schema is not read here."""
-    for part in re.split(r"^---.*$", manifest, flags=re.MULTILINE):
-        kind = _KIND.search(part)
+    """Yield the objects of a manifest. CRDs have only a name, because parsing one takes a second."""
+    for document_text in re.split(r"^---.*$", manifest, flags=re.MULTILINE):
+        kind = _KIND.search(document_text)
         if kind is None or kind[1] not in kinds:
             continue
-        name = _NAME.search(part)
+        name = _NAME.search(document_text)
         if kind[1] == _DEFINITION and name is not None:
             yield {"apiVersion": "apiextensions.k8s.io/v1", "kind": _DEFINITION, "metadata": {"name": name[1]}}
             continue
-        for document in documents(Source("manifest", part.encode())):
+        for document in documents(Source("manifest", document_text.encode())):
             value = document.value
             if isinstance(value, Mapping) and not document.problems:
                 metadata = {key: text(value, "metadata", key) for key in ("name", "namespace")}
@@ -126,7 +128,7 @@ def _objects(manifest: str, kinds: Collection[str]) -> Iterator[dict[str, Any]]:
                 yield {
                     "apiVersion": text(value, "apiVersion"),
                     "kind": kind[1],
-                    "metadata": {key: each for key, each in metadata.items() if each},
+                    "metadata": {key: content for key, content in metadata.items() if content},
                     **({"spec": {"selector": dict(selector)}} if selector else {}),
                 }
 

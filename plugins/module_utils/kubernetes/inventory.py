@@ -69,27 +69,29 @@ class RecordStore:
     def read(self) -> None:
         """Ask the server for all records: one request."""
         selector = f"{names.MANAGED_BY_LABEL}={names.MANAGED_BY},{RECORD_LABEL}"
-        found = self.client.list("v1", "ConfigMap", namespace=SYSTEM_NAMESPACE, labels=selector).items
+        config_maps = self.client.list("v1", "ConfigMap", namespace=SYSTEM_NAMESPACE, labels=selector).items
         records: dict[tuple[str, str], dict[str, Object]] = {}
-        for part in found:
-            labels = part["metadata"].get("labels") or {}
-            place = (labels.get(FLEET_LABEL, ""), labels[RECORD_LABEL])
-            records.setdefault(place, {})[part["metadata"]["name"]] = part
+        for config_map in config_maps:
+            labels = config_map["metadata"].get("labels") or {}
+            record_key = (labels.get(FLEET_LABEL, ""), labels[RECORD_LABEL])
+            records.setdefault(record_key, {})[config_map["metadata"]["name"]] = config_map
         self._parts = records.pop((self.fleet, names.label_value(self.scope)), {})
         self.own, self.notes, self.error = None, {}, ""
         if self._parts:
             try:
-                self.own, self.notes = of_parts(text(part, "data", _DATA) for part in self._parts.values())
+                self.own, self.notes = of_parts(text(config_map, "data", _DATA) for config_map in self._parts.values())
             except InventoryError as error:
                 self.error = f"the record {self._name(1)} cannot be read: {error}"
         self.shared = frozenset(
             key
-            for (fleet, scope), parts in records.items()
+            for (fleet, scope), record_parts in records.items()
             if fleet == self.fleet and {scope, self.scope} == _SAME_OBJECTS
-            for key in _readable(parts)
+            for key in _readable(record_parts)
         )
         self.others = {
-            key: f"fleet {fleet} ({scope})" for (fleet, scope), parts in records.items() for key in _readable(parts)
+            key: f"fleet {fleet} ({scope})"
+            for (fleet, scope), record_parts in records.items()
+            for key in _readable(record_parts)
         }
 
     def write(self, record: Inventory, notes: Notes | None = None) -> None:
@@ -98,14 +100,16 @@ class RecordStore:
         Raises Conflict or AlreadyExists when another run wrote the record meanwhile.
         """
         new_notes = self.notes if notes is None else notes
-        texts = {self._name(number): part for number, part in enumerate(to_parts(record, notes=new_notes), start=1)}
-        for name, part in texts.items():
-            there = self._parts.get(name)
-            if there is None:
-                self._parts[name] = self._create(self._part(name, part))
-            elif text(there, "data", _DATA) != part:
+        texts = {
+            self._name(number): part_text for number, part_text in enumerate(to_parts(record, notes=new_notes), start=1)
+        }
+        for name, part_text in texts.items():
+            config_map = self._parts.get(name)
+            if config_map is None:
+                self._parts[name] = self._create(self._part(name, part_text))
+            elif text(config_map, "data", _DATA) != part_text:
                 # With the resourceVersion that was read: of two runs at once, one fails here.
-                self._parts[name] = self.client.replace({**there, "data": {_DATA: part}})
+                self._parts[name] = self.client.replace({**config_map, "data": {_DATA: part_text}})
         for name in sorted(set(self._parts) - set(texts)):
             uid = text(self._parts[name], "metadata", "uid")
             self.client.delete("v1", "ConfigMap", name, SYSTEM_NAMESPACE, uid=uid)
@@ -230,12 +234,12 @@ def is_ours(live: Object | None) -> bool:
     return text(live, "metadata", "labels", names.MANAGED_BY_LABEL) == names.MANAGED_BY
 
 
-def _readable(parts: Mapping[str, Object]) -> Inventory:
+def _readable(record_parts: Mapping[str, Object]) -> Inventory:
     """The record of others, or what can be read of it."""
     try:
-        return of_parts(text(part, "data", _DATA) for part in parts.values())[0]
+        return of_parts(text(config_map, "data", _DATA) for config_map in record_parts.values())[0]
     except InventoryError:
-        found: dict[Key, Entry] = {}
-        for part in parts.values():
-            found.update(readable_entries(text(part, "data", _DATA)))
-        return found
+        readable: dict[Key, Entry] = {}
+        for config_map in record_parts.values():
+            readable.update(readable_entries(text(config_map, "data", _DATA)))
+        return readable

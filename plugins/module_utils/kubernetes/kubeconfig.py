@@ -51,8 +51,8 @@ class _Node:
     value: Mapping[str, Any] = field(repr=False)
 
     def error(self, key: str, message: str, hint: str = "") -> AccessError:
-        place = f"{self.where}.{key}".strip(".")
-        return AccessError(f"kubeconfig {self.source.name}: {place} {message}", hint)
+        field_path = f"{self.where}.{key}".strip(".")
+        return AccessError(f"kubeconfig {self.source.name}: {field_path} {message}", hint)
 
     def text(self, key: str) -> str:
         value = self.value.get(key)
@@ -110,19 +110,19 @@ class _Node:
         if path is None:
             return ""
         try:
-            found = path.read_text(encoding="utf-8")
+            content = path.read_text(encoding="utf-8")
         except (OSError, ValueError) as error:
-            said = (error.strerror if isinstance(error, OSError) else None) or "is no text"
-            raise self.error(key, f"cannot be read: {path}: {said}") from None
-        if is_encrypted(found):
+            reason = (error.strerror if isinstance(error, OSError) else None) or "is no text"
+            raise self.error(key, f"cannot be read: {path}: {reason}") from None
+        if is_encrypted(content):
             raise self.error(key, f"names {path}, which {ENCRYPTED}", "Decrypt it with ansible-vault decrypt")
-        return found
+        return content
 
 
 def standard_files() -> list[Path]:
     """The files that kubectl reads without arguments, those that exist."""
-    listed = [name for name in os.environ.get("KUBECONFIG", "").split(os.pathsep) if name]
-    paths = [Path(os.path.expanduser(name)) for name in listed or ["~/.kube/config"]]
+    configured_names = [name for name in os.environ.get("KUBECONFIG", "").split(os.pathsep) if name]
+    paths = [Path(os.path.expanduser(name)) for name in configured_names or ["~/.kube/config"]]
     return [path for path in paths if path.is_file()]
 
 
@@ -132,8 +132,8 @@ def read_file(path: Path) -> Text:
     try:
         return Text(str(path), path.read_bytes(), path.resolve().parent)
     except (OSError, ValueError) as error:
-        said = error.strerror if isinstance(error, OSError) else None
-        raise AccessError(f"kubeconfig {path}: {said or 'cannot be read'}") from None
+        reason = error.strerror if isinstance(error, OSError) else None
+        raise AccessError(f"kubeconfig {path}: {reason or 'cannot be read'}") from None
 
 
 def load(texts: Sequence[Text], context: str = "") -> Target:
@@ -143,17 +143,17 @@ def load(texts: Sequence[Text], context: str = "") -> Target:
     chosen = context or next((name for node in nodes if (name := node.text("current-context"))), "")
     if not chosen:
         raise AccessError(f"kubeconfig {names}: has no current-context", "Name the context to use")
-    found = _named(nodes, "contexts", "context", chosen)
-    if found is None:
-        known = ", ".join(sorted(_names(nodes, "contexts"))[:20]) or "none"
-        raise AccessError(f"kubeconfig {names}: has no context {chosen}", f"It has: {known}")
-    cluster_name, user_name = found.text("cluster"), found.text("user")
+    context_node = _named(nodes, "contexts", "context", chosen)
+    if context_node is None:
+        context_names = ", ".join(sorted(_names(nodes, "contexts"))[:20]) or "none"
+        raise AccessError(f"kubeconfig {names}: has no context {chosen}", f"It has: {context_names}")
+    cluster_name, user_name = context_node.text("cluster"), context_node.text("user")
     cluster = _named(nodes, "clusters", "cluster", cluster_name)
     if cluster is None:
-        raise found.error("cluster", f"names a cluster that is not there (got {cluster_name or 'nothing'})")
+        raise context_node.error("cluster", f"names a cluster that is not there (got {cluster_name or 'nothing'})")
     user = _named(nodes, "users", "user", user_name) if user_name else None
     if user is None and user_name:
-        raise found.error("user", f"names a user that is not there (got {user_name})")
+        raise context_node.error("user", f"names a user that is not there (got {user_name})")
     server = cluster.text("server")
     if not server:
         raise cluster.error("server", "is missing")
@@ -183,8 +183,8 @@ def _parse(text: Text) -> _Node:
     for document in documents(Source(text.name, text.data), max_nodes=_MAX_NODES, max_documents=2):
         if document.problems or not document.complete:
             line = document.problems[0].line if document.problems else None
-            at = f" (line {line})" if line else ""
-            raise AccessError(f"kubeconfig {text.name}: is not valid YAML{at}", hint)
+            line_suffix = f" (line {line})" if line else ""
+            raise AccessError(f"kubeconfig {text.name}: is not valid YAML{line_suffix}", hint)
         if is_encrypted(text.data):
             raise AccessError(f"kubeconfig {text.name}: {ENCRYPTED}", f"{DECRYPT} as kubeconfig_text")
         if not isinstance(document.value, Mapping):
@@ -269,11 +269,11 @@ def _mint(node: _Node, cluster: _Node) -> Mint:
     name = command.replace("\\", "/").rpartition("/")[2].removesuffix(".exe")
     try:
         minters = (logins.of_program(name, args, env) for logins in LOGINS.values())
-        own = next((mint for mint in minters if mint is not None), None)
+        cloud_mint = next((mint for mint in minters if mint is not None), None)
     except AccessError as error:
         raise node.error("args", str(error), error.hint) from None
-    if own is not None:
-        return _own(node, cluster, own)
+    if cloud_mint is not None:
+        return _own(node, cluster, cloud_mint)
     if not node.source.trusted:
         raise node.error("command", f"runs a program, which a kubeconfig out of a Secret may not (got {name})")
     version = node.text("apiVersion")

@@ -48,35 +48,35 @@ def remove(path: Path) -> None:
 
 
 def _cluster(target: Target) -> dict[str, Any]:
-    found: dict[str, Any] = {"server": target.server}
+    cluster_entry: dict[str, Any] = {"server": target.server}
     # Together they are an error to client-go, and the first one wins here.
     if not target.verify:
-        found["insecure-skip-tls-verify"] = True
+        cluster_entry["insecure-skip-tls-verify"] = True
     elif target.ca:
-        found["certificate-authority-data"] = _encoded(target.ca)
+        cluster_entry["certificate-authority-data"] = _encoded(target.ca)
     if target.tls_server_name:
-        found["tls-server-name"] = target.tls_server_name
+        cluster_entry["tls-server-name"] = target.tls_server_name
     if target.proxy:
         # socks5h is what client-go calls socks5: names are resolved by the proxy.
-        found["proxy-url"] = target.proxy.replace("socks5h://", "socks5://", 1)
-    return found
+        cluster_entry["proxy-url"] = target.proxy.replace("socks5h://", "socks5://", 1)
+    return cluster_entry
 
 
 def _user(target: Target) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    user_entry: dict[str, Any] = {}
     kind, __, value = target.credentials.authorization().partition(" ")
     if kind == "Bearer":
-        found["token"] = value
+        user_entry["token"] = value
     elif kind == "Basic":
         user, __, password = base64.b64decode(value).decode("utf-8").partition(":")
-        found.update(username=user, password=password)
+        user_entry.update(username=user, password=password)
     certificate = target.credentials.certificate()
     if certificate is not None:
-        found["client-certificate-data"] = _encoded(certificate.certificate)
-        found["client-key-data"] = _encoded(certificate.key)
+        user_entry["client-certificate-data"] = _encoded(certificate.certificate)
+        user_entry["client-key-data"] = _encoded(certificate.key)
     if target.impersonate:
-        found["as"] = target.impersonate
-    return found
+        user_entry["as"] = target.impersonate
+    return user_entry
 
 
 def _encoded(text: str) -> str:

@@ -60,15 +60,17 @@ def ensure(
     if live is None and check_mode:
         return Written(True, after={"labels": desired, "keys": [place.key]})
     target = cluster.target()
-    here = _without_user(kubeconfig_with(cluster.name, cluster.name, target, {}))
-    before = _shown(live, place.key) if live is not None else {}
-    after = {"labels": {**before.get("labels", {}), **desired}, "kubeconfig": here}
-    changed = before != after
+    kubeconfig = _without_user(kubeconfig_with(cluster.name, cluster.name, target, {}))
+    previous_state = _shown(live, place.key) if live is not None else {}
+    desired_state = {"labels": {**previous_state.get("labels", {}), **desired}, "kubeconfig": kubeconfig}
+    changed = previous_state != desired_state
     if not check_mode:
         if account_key is not None:
             target = replace(target, credentials=_of_key(control, account_key), impersonate="")
         owned_secret.write(control, place, desired, to_yaml(kubeconfig_of(cluster.name, target)), live)
-    return Written(changed, renewed=not changed, server=shown_url(target.server), before=before, after=after)
+    return Written(
+        changed, renewed=not changed, server=shown_url(target.server), before=previous_state, after=desired_state
+    )
 
 
 def remove(control: Client, place: SecretRef, labels: Mapping[str, str], *, check_mode: bool) -> Written:
@@ -81,11 +83,11 @@ def remove(control: Client, place: SecretRef, labels: Mapping[str, str], *, chec
     return Written(was_there, before=_shown(live, place.key))
 
 
-def _of_key(control: Client, place: SecretRef) -> Fixed:
+def _of_key(control: Client, reference: SecretRef) -> Fixed:
     """Return a token of the key of an account of a cloud in a Secret. Raises ApiError and AccessError."""
-    origin = f"(Secret {place.namespace}/{place.name}, key {place.key})"
+    origin = f"(Secret {reference.namespace}/{reference.name}, key {reference.key})"
     try:
-        data = base64.b64decode(text(owned_secret.read(control, place), "data", place.key), validate=True)
+        data = base64.b64decode(text(owned_secret.read(control, reference), "data", reference.key), validate=True)
         key = json.loads(data)
     except (binascii.Error, ValueError):
         key = None

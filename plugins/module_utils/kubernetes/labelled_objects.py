@@ -123,12 +123,12 @@ def list_labelled(
 def _read_secrets(live: Live, secrets: SecretAccess, places: set[str]) -> None:
     """In namespaces where some should be; and, as a record may be lost, in all that are ours and open to us."""
     secrets.narrow = True
-    ours = {key.name for key in live.objects if (key.group, key.kind) == ("", "Namespace")}
-    for place in sorted(places | ours):
+    fleet_namespaces = {key.name for key in live.objects if (key.group, key.kind) == ("", "Namespace")}
+    for namespace in sorted(places | fleet_namespaces):
         try:
-            found = secrets.listed(place, OURS, opened=place in places)
+            listing = secrets.listed(namespace, OURS, opened=namespace in places)
         except Forbidden as error:
-            if place in places:
-                live.closed[place] = error
+            if namespace in places:
+                live.closed[namespace] = error
         else:
-            live.objects.update((Key.of(value), value) for value in found)
+            live.objects.update((Key.of(value), value) for value in listing)

@@ -74,7 +74,7 @@ class Lease:
         return str(_spec(self._seen).get("holderIdentity") or "") if self._seen else ""
 
     def read_holder(self) -> str:
-        """Read who holds it now; empty for none."""
+        """Read the current holder of the lease; empty if it has none."""
         with self._lock:
             self._read()
             return self.held_by
@@ -88,10 +88,20 @@ class Lease:
                     return True
                 seen(f"held by {self._holder_since()}")
                 expires = self._seen_at + self._duration_seen() - time.monotonic()
-            left = deadline - time.monotonic()
-            if left <= 0:
+            remaining_seconds = deadline - time.monotonic()
+            if remaining_seconds <= 0:
                 return False
-            time.sleep(max(0.01, min(_LONGEST_PAUSE, self.duration / 4, left, expires if expires > 0 else left)))
+            time.sleep(
+                max(
+                    0.01,
+                    min(
+                        _LONGEST_PAUSE,
+                        self.duration / 4,
+                        remaining_seconds,
+                        expires if expires > 0 else remaining_seconds,
+                    ),
+                )
+            )
 
     def renew(self) -> None:
         """Say that we are still here; raises Conflict when it was taken over."""
@@ -105,12 +115,12 @@ class Lease:
     def release(self) -> None:
         """Give it back; nothing happens when it is no longer ours."""
         with self._lock:
-            found = self._read()
-            if found is None or self.held_by != self.holder:
+            live_lease = self._read()
+            if live_lease is None or self.held_by != self.holder:
                 return
-            spec = {key: value for key, value in _spec(found).items() if key != "holderIdentity"}
+            spec = {key: value for key, value in _spec(live_lease).items() if key != "holderIdentity"}
             with contextlib.suppress(Conflict):
-                self._keep(self.client.replace({**found, "spec": {**spec, "leaseDurationSeconds": 1}}))
+                self._keep(self.client.replace({**live_lease, "spec": {**spec, "leaseDurationSeconds": 1}}))
 
     @contextlib.contextmanager
     def kept(self) -> Iterator[Callable[[], bool]]:
@@ -122,26 +132,26 @@ class Lease:
         """
         done = threading.Event()
         renewed = time.monotonic()
-        taken = False
+        was_taken = False
 
         def lost() -> bool:
-            return taken or time.monotonic() - renewed > self.duration
+            return was_taken or time.monotonic() - renewed > self.duration
 
         def renew() -> None:
-            nonlocal renewed, taken
+            nonlocal renewed, was_taken
             pause = self.duration / RENEWALS
             while not lost() and not done.wait(pause):
-                asked = time.monotonic()
+                requested_at = time.monotonic()
                 try:
                     self.renew()
                 except Conflict:
-                    taken = True
+                    was_taken = True
                 except (ApiError, *UNEXPECTED):
                     # Until its duration is over, the server may answer yet.
                     pause = self.duration / _RETRIES
                 else:
-                    renewed = asked
-                    pause = max(0.0, self.duration / RENEWALS - (time.monotonic() - asked))
+                    renewed = requested_at
+                    pause = max(0.0, self.duration / RENEWALS - (time.monotonic() - requested_at))
 
         thread = threading.Thread(target=renew, name=f"lease-{self.name}", daemon=True)
         thread.start()
@@ -152,22 +162,22 @@ class Lease:
             thread.join()
 
     def _try(self) -> bool:
-        found = self._read()
+        live_lease = self._read()
         try:
-            if found is None:
+            if live_lease is None:
                 self._keep(self.client.create(self._object({**self._ours(), "leaseTransitions": 0})))
                 return True
             expired = time.monotonic() - self._seen_at >= self._duration_seen()
             if self.held_by in ("", self.holder) or expired:
-                self._write(found, renewed=self.held_by == self.holder, taken=True)
+                self._write(live_lease, renewed=self.held_by == self.holder, taken=True)
                 return True
         except (Conflict, AlreadyExists):
             self._read()
         return False
 
-    def _write(self, found: Object | None, *, renewed: bool, taken: bool = False) -> None:
+    def _write(self, live_lease: Object | None, *, renewed: bool, taken: bool = False) -> None:
         """Our name and the time into the Lease as it was found; raises Conflict."""
-        if found is None or (not taken and self.held_by != self.holder):
+        if live_lease is None or (not taken and self.held_by != self.holder):
             by = f"by {self.held_by}" if self.held_by else "away"
             raise Conflict(
                 f"Lease {self.namespace}/{self.name} was taken {by}",
@@ -176,30 +186,30 @@ class Lease:
                 code=409,
                 hint="Another run works on the fleet: wait for it to end",
             )
-        spec = _spec(found)
+        spec = _spec(live_lease)
         desired = {**spec, **self._ours()}
         if renewed:
             desired["acquireTime"] = spec.get("acquireTime") or desired["acquireTime"]
         else:
             desired["leaseTransitions"] = number(spec, "leaseTransitions") + 1
-        self._keep(self.client.replace({**found, "spec": desired}))
+        self._keep(self.client.replace({**live_lease, "spec": desired}))
 
     def _read(self) -> Object | None:
-        found = self.client.get(*_API, self.name, self.namespace)
-        if found is None:
+        live_lease = self.client.get(*_API, self.name, self.namespace)
+        if live_lease is None:
             self._seen = None
         else:
-            self._keep(found)
-        return found
+            self._keep(live_lease)
+        return live_lease
 
-    def _keep(self, found: Object) -> None:
+    def _keep(self, live_lease: Object) -> None:
         """Remember it, and since when it is as it is."""
-        if self._seen is None or _version(self._seen) != _version(found):
+        if self._seen is None or _version(self._seen) != _version(live_lease):
             self._seen_at = time.monotonic()
-        self._seen = found
+        self._seen = live_lease
 
     def _holder_since(self) -> str:
-        """Return who holds it, and since when by the clock of the holder, for people."""
+        """Return the holder as text, with the start time by the clock of the holder."""
         since = str(_spec(self._seen).get("acquireTime") or "")
         return f"{self.held_by or 'another run'}{f' since {utc(since)}' if since else ''}"
 
@@ -222,12 +232,12 @@ class Lease:
         return f"If it was killed, its Lease ends {seconds:g} s after it was last renewed; {delete} ends it at once"
 
     def _ours(self) -> Object:
-        now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        timestamp = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         return {
             "holderIdentity": self.holder,
             "leaseDurationSeconds": max(1, round(self.duration)),
-            "acquireTime": now,
-            "renewTime": now,
+            "acquireTime": timestamp,
+            "renewTime": timestamp,
         }
 
     def _object(self, spec: Object) -> Object:
@@ -279,17 +289,17 @@ def wait_unlocked(client: Client, fleet: str, cluster: str, holder: str, progres
 def _acquire(lease: Lease, what: str, wait: float | None, progress: Progress) -> None:
     wait = lease.duration * 1.5 + 5 if wait is None else wait
     with progress(lease.client.name, f"the lock of {what}", "") as seen:
-        held = lease.acquire(wait, seen)
-    if not held:
+        is_acquired = lease.acquire(wait, seen)
+    if not is_acquired:
         raise InUseError(
             f"{what} is in use by {lease.held_by}; waited {wait:g} seconds. Wait for that run to end. {lease.if_killed}"
         )
 
 
-def _spec(found: Object | None) -> Object:
-    spec = (found or {}).get("spec")
+def _spec(live_lease: Object | None) -> Object:
+    spec = (live_lease or {}).get("spec")
     return spec if isinstance(spec, dict) else {}
 
 
-def _version(found: Object) -> str:
-    return str((found.get("metadata") or {}).get("resourceVersion") or "")
+def _version(live_lease: Object) -> str:
+    return str((live_lease.get("metadata") or {}).get("resourceVersion") or "")

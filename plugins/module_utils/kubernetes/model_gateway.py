@@ -14,5 +14,5 @@ _API = f"{constants.GATEWAY_GROUP}/v1"
 
 def has_model_gateway(client: Client) -> bool:
     """Return whether the name of the workload gateway is taken by a gateway in mode Model."""
-    found = client.get(_API, "Gateway", constants.MODEL_GATEWAY, constants.SYSTEM_NAMESPACE)
-    return bool(found and text(found, "metadata", "labels", names.GATEWAY_LABEL))
+    gateway = client.get(_API, "Gateway", constants.MODEL_GATEWAY, constants.SYSTEM_NAMESPACE)
+    return bool(gateway and text(gateway, "metadata", "labels", names.GATEWAY_LABEL))

@@ -113,14 +113,14 @@ class ClusterSnapshot:
         missing = sum(nodes.total - nodes.ready for nodes in self.nodes.values())
         cordoned = [name for nodes in self.nodes.values() for name in nodes.cordoned]
         return "; ".join(
-            part
-            for part in (
+            problem
+            for problem in (
                 self.entry["stack"]["message"],
                 f"{missing} of {sum(nodes.total for nodes in self.nodes.values())} nodes not ready" if missing else "",
                 f"{count(len(cordoned), 'node')} cordoned: {some(cordoned)}" if cordoned else "",
                 f"{unready} of {len(self.workloads)} workloads not ready" if unready else "",
             )
-            if part
+            if problem
         )
 
 
@@ -267,8 +267,8 @@ def workload_state(value: Object) -> dict[str, Any]:
         why = condition_message(value, "Failed", "True")
         message = f"it failed{why}" if is_true(value, "Failed") else "it is not done yet"
         return {**state, "ready": done, "message": "" if done else message}
-    found = availability(value, value)
-    return {**state, "ready": found.available, "message": found.message}
+    workload_availability = availability(value, value)
+    return {**state, "ready": workload_availability.available, "message": workload_availability.message}
 
 
 def failing_pods(pods: Iterable[Object]) -> list[dict[str, Any]]:
@@ -312,7 +312,7 @@ def clock() -> datetime:
 
 def _with_events(client: Client, values: Mapping[tuple[str, str], Object]) -> dict[tuple[str, str], dict[str, Any]]:
     """Return the first few of these (trimmed, by namespace and name) with their events."""
-    found = {}
+    objects_with_events = {}
     for namespace, name in sorted(values)[:_MOST_EVENTS]:
         value = values[namespace, name]
         desired = f"involvedObject.kind={value['kind']},involvedObject.name={name},type=Warning"
@@ -321,8 +321,8 @@ def _with_events(client: Client, values: Mapping[tuple[str, str], Object]) -> di
         except Forbidden:
             # Whoever may not read events still learns all the rest.
             break
-        found[namespace, name] = with_events(value, events)
-    return found
+        objects_with_events[namespace, name] = with_events(value, events)
+    return objects_with_events
 
 
 def _waits(value: Object, now: datetime) -> bool:
@@ -356,16 +356,16 @@ def _trimmed(client: Client, live: Iterable[Object]) -> list[dict[str, Any]]:
 
 
 def _of_model_gateways(client: Client, cluster: ExpectedCluster, gateway: Object | None) -> list[Object | None]:
-    """Read what gateways in mode Model have to know of a cluster, and of the one that it hosts: its address, the
-    certificates of CAs, and which routes the AI gateway accepted."""
-    namespace, found = constants.SYSTEM_NAMESPACE, list[Object | None]()
+    """Read the objects of a cluster that Model gateways depend on: the address of its gateway, CA certificates, and
+    the routes of a hosted Model gateway."""
+    namespace, gateway_objects = constants.SYSTEM_NAMESPACE, list[Object | None]()
     if cluster.has_cluster_gateway:
-        found.append(client.get(*_GATEWAY, constants.CLUSTER_GATEWAY, namespace))
-        found.append(client.get("v1", "ConfigMap", constants.CLUSTER_GATEWAY_CA, namespace))
+        gateway_objects.append(client.get(*_GATEWAY, constants.CLUSTER_GATEWAY, namespace))
+        gateway_objects.append(client.get("v1", "ConfigMap", constants.CLUSTER_GATEWAY_CA, namespace))
     if _hosts_gateway(cluster, gateway):
-        found.append(client.get("v1", "ConfigMap", constants.MODEL_GATEWAY_CA, namespace))
-        found += listed(client, *_AI_ROUTE)
-    return found
+        gateway_objects.append(client.get("v1", "ConfigMap", constants.MODEL_GATEWAY_CA, namespace))
+        gateway_objects += listed(client, *_AI_ROUTE)
+    return gateway_objects
 
 
 def _hosts_gateway(cluster: ExpectedCluster, gateway: Object | None) -> bool:
@@ -376,7 +376,7 @@ def _hosts_gateway(cluster: ExpectedCluster, gateway: Object | None) -> bool:
 def _policies(client: Client) -> tuple[dict[str, list[Object]], list[str]]:
     """Return the policies in namespaces of the fleet, also those of others, by kind, and warnings of kinds that could
     not be read."""
-    found: dict[str, list[Object]] = {}
+    policies_by_kind: dict[str, list[Object]] = {}
     unread = []
     for kind in route_policies.KINDS:
         try:
@@ -386,8 +386,10 @@ def _policies(client: Client) -> tuple[dict[str, list[Object]], list[str]]:
         except Forbidden as error:
             unread.append(f"it is not known whether gateways accept objects of kind {kind}: {reason(error)}")
             continue
-        found[kind] = [value for value in values if names.is_fleet_namespace(text(value, "metadata", "namespace"))]
-    return found, unread
+        policies_by_kind[kind] = [
+            value for value in values if names.is_fleet_namespace(text(value, "metadata", "namespace"))
+        ]
+    return policies_by_kind, unread
 
 
 def _place(value: Object) -> tuple[str, str]:
@@ -433,7 +435,7 @@ def _nodes(nodes: Sequence[Object]) -> Nodes:
 def _missing_from_stack(
     client: Client, cluster: ExpectedCluster, gateway: Object | None, version: str
 ) -> tuple[list[str], list[str]]:
-    """Return what the serving stack lacks, and what could not be read."""
+    """Return the missing components of the serving stack, and the read errors."""
     warnings = []
     absent = [(api_version, kind) for api_version, kind in _STACK if not client.serves(api_version, kind)]
     missing = []
@@ -537,11 +539,11 @@ def _unavailable(
         claimed = of_stranded if replica_of(pods[pod]) in stranded else in_use
         claimed[key] = text(pods[pod], "spec", "nodeName")
     unavailable = unavailable_nodes(cluster.promises, pools, published, in_use, of_stranded)
-    written = [
+    replica_entries = [
         {"namespace": namespace, "replica": replica, "reason": why}
         for (namespace, replica), why in sorted(stranded.items())
     ]
-    return _Unavailable(_written(unavailable), written)
+    return _Unavailable(_written(unavailable), replica_entries)
 
 
 def _written(pools: Mapping[str, Iterable[UnavailableNode]]) -> dict[str, list[dict[str, Any]]]:

@@ -35,8 +35,8 @@ _STRANGE = "its rate limit service answers with something else"
 
 def with_budgets(snapshot: ClusterSnapshot, client: Client, callers: Callers) -> ClusterSnapshot:
     """Return the snapshot of a cluster with the budgets of its gateway. Raises ApiError as `observe_budgets` does."""
-    found = [budget_wire(budget) for budget in observe_budgets(client, callers, snapshot.traffic_policies)]
-    entry = {**snapshot.entry, "budgets": found} if found else snapshot.entry
+    budgets = [budget_wire(budget) for budget in observe_budgets(client, callers, snapshot.traffic_policies)]
+    entry = {**snapshot.entry, "budgets": budgets} if budgets else snapshot.entry
     return replace(snapshot, entry=entry, requests=sum(client.requests.values()))
 
 
@@ -46,24 +46,24 @@ def observe_budgets(client: Client, callers: Callers, policies: Sequence[Object]
     client waits less for answers from then on. Raises ApiError when the cluster does not answer."""
     if not callers:
         return []
-    known = listed(client, ENVOY_API, TRAFFIC) if policies is None else filter(is_ours, policies)
-    asked = budget_use.inquiry(known, callers)
+    traffic_policies = listed(client, ENVOY_API, TRAFFIC) if policies is None else filter(is_ours, policies)
+    inquiry = budget_use.inquiry(traffic_policies, callers)
     answers: dict[Question, Count | None] = {}
     problem = ""
     client.answer_within(_PATIENCE)
     began = time.monotonic()
-    for batch in budget_use.batches(asked.questions):
+    for batch in budget_use.batches(inquiry.questions):
         problem = _SLOW if time.monotonic() - began > _SECONDS else _answered(client, batch, answers)
         if problem:
             break
-    return budget_use.observed(asked, answers, problem, clock())
+    return budget_use.observed(inquiry, answers, problem, clock())
 
 
 def _answered(client: Client, batch: Sequence[Question], answers: dict[Question, Count | None]) -> str:
     """Add the answers to questions that can be asked at once; the reason why there are none."""
-    place = (constants.RATE_LIMIT_SERVICE, constants.ENVOY_NAMESPACE, constants.RATE_LIMIT_PORT)
+    service_address = (constants.RATE_LIMIT_SERVICE, constants.ENVOY_NAMESPACE, constants.RATE_LIMIT_PORT)
     try:
-        answer = client.ask_service(*place, "json", budget_use.request(batch), codes=_CODES)
+        answer = client.ask_service(*service_address, "json", budget_use.request(batch), codes=_CODES)
     except ApiError as error:
         return f"its rate limit service did not say it: {reason(error)}"
     counts = budget_use.counts(batch, answer)

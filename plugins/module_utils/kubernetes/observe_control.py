@@ -70,25 +70,27 @@ def observe_control(client: Client, desired: Expected, fleet: str = "") -> Contr
     resources = [
         value for kind in api.KINDS.values() for value in listed(client, kind.group_version(), kind.KIND, labels="")
     ]
-    found = expected(resources)
-    ours = [trim(as_applied(value)) for api_version, kind in _KINDS for value in listed(client, api_version, kind)]
+    expected_objects = expected(resources)
+    applied_objects = [
+        trim(as_applied(value)) for api_version, kind in _KINDS for value in listed(client, api_version, kind)
+    ]
     endpoints = {
         text(value, "metadata", "labels", names.ENDPOINT_LABEL)
-        for value in ours
+        for value in applied_objects
         if value["kind"] == "Deployment" and unsettled(value)
     }
     pods = troubled_pods(client, selectors(names.ENDPOINT_LABEL, endpoints), clock)
     kinds = (("v1", "Namespace"), ("apiextensions.k8s.io/v1", "CustomResourceDefinition"))
     cluster_scoped = [value for kind in kinds for value in listed_if_allowed(client, *kind)]
-    deletions = deletion_warnings([*resources, *ours, *cluster_scoped])
-    gateway = desired.gateway or found.gateway
+    deletions = deletion_warnings([*resources, *applied_objects, *cluster_scoped])
+    gateway = desired.gateway or expected_objects.gateway
     at_gateway, controller, warnings = observe_gateway(client, gateway)
     versions: dict[str, str] = {}
     inventory, unread_inventory = read_inventory(client, fleet, CONTROL_SCOPE)
     digests = inventory.notes.get(KNOWN_NOTE) if inventory else None
-    secrets, unread = _secrets(client, _merged(desired.secrets, found.secrets), versions)
-    callers, unknown = _caller_keys(client, [*desired.caller_keys, *found.caller_keys], versions)
-    objects = [*(trim(as_applied(value)) for value in resources), *ours, *pods, *at_gateway]
+    secrets, unread = _secrets(client, _merged(desired.secrets, expected_objects.secrets), versions)
+    callers, unknown = _caller_keys(client, [*desired.caller_keys, *expected_objects.caller_keys], versions)
+    objects = [*(trim(as_applied(value)) for value in resources), *applied_objects, *pods, *at_gateway]
     return ControlSnapshot(
         entry={
             "objects": sorted(objects, key=identity),
@@ -120,9 +122,9 @@ def as_applied(value: Object) -> Object:
     applied = owned(value, FIELD_MANAGER)
     if applied is None or labels.get(names.MANAGED_BY_LABEL) != names.MANAGED_BY or names.PUBLISHED_LABEL in labels:
         return value
-    kept = {key: value[key] for key in ("apiVersion", "kind", "status") if key in value}
+    identity_and_status = {key: value[key] for key in ("apiVersion", "kind", "status") if key in value}
     metadata = {**fields(value, "metadata"), "labels": fields(applied, "metadata", "labels")}
-    return {**applied, **kept, "metadata": metadata}
+    return {**applied, **identity_and_status, "metadata": metadata}
 
 
 def no_control() -> ControlSnapshot:
@@ -149,11 +151,11 @@ def observe_gateway(
 
 def _node_addresses(client: Client, desired: api.InferenceGateway) -> list[str]:
     """Addresses of the controller through ports of nodes; empty when its Service is of another type."""
-    place = backend_of(desired).own_service
-    service = client.get("v1", "Service", place.name, place.namespace)
+    service_reference = backend_of(desired).own_service
+    service = client.get("v1", "Service", service_reference.name, service_reference.namespace)
     if text(service, "spec", "type") != "NodePort":
         return []
-    return list(node_addresses(service, client.list("v1", "Node").items, place.port))
+    return list(node_addresses(service, client.list("v1", "Node").items, service_reference.port))
 
 
 def _gateway(client: Client) -> list[Object]:
@@ -178,10 +180,10 @@ def _controller(client: Client, gateway: api.InferenceGateway | None) -> tuple[d
     for release in backend_of(gateway).releases(gateway):
         labels = f"{_CHART_LABEL}={release.chart}"
         try:
-            found = client.list("apps/v1", "Deployment", namespace=release.namespace, labels=labels).items
-            if not found:
+            deployments = client.list("apps/v1", "Deployment", namespace=release.namespace, labels=labels).items
+            if not deployments:
                 missing.append(f"{release.chart} is not installed in namespace {release.namespace}")
-            unready = [message for value in found if (message := any_availability(value, value).message)]
+            unready = [message for value in deployments if (message := any_availability(value, value).message)]
             missing += unready
             if unready:
                 pods = client.list("v1", "Pod", namespace=release.namespace, labels=labels).items
@@ -199,19 +201,19 @@ def _merged(one: SecretKeys, other: SecretKeys) -> SecretKeys:
 def _secrets(client: Client, desired: SecretKeys, versions: dict[str, str]) -> tuple[list[dict[str, Any]], list[str]]:
     """Return the keys of Secrets that have a value, and add their versions. Secrets that we may not read are taken to
     have what is expected of them: a running endpoint must not be withdrawn because of a missing permission."""
-    found, unread = [], []
+    key_entries, unread = [], []
     for key, keys in sorted(desired.items()):
         namespace, name = key
         try:
             secret = client.get("v1", "Secret", name, namespace)
         except Forbidden as error:
             unread.append(f"Secret {namespace}/{name} is taken to have {', '.join(sorted(keys))}: {reason(error)}")
-            found.append(_secret(key, keys))
+            key_entries.append(_secret(key, keys))
             continue
         if secret is not None:
-            found.append(_secret(key, {entry for entry, value in fields(secret, "data").items() if value}))
+            key_entries.append(_secret(key, {entry for entry, value in fields(secret, "data").items() if value}))
             versions[f"{namespace}/{name}"] = text(secret, "metadata", "resourceVersion")
-    return found, unread
+    return key_entries, unread
 
 
 def _caller_keys(
@@ -219,8 +221,8 @@ def _caller_keys(
 ) -> tuple[list[dict[str, Any]], str]:
     """Return the labels and the names of the keys of Secrets with keys of callers, or why they could not be read. Add
     the versions of these Secrets."""
-    found: dict[str, dict[str, Any]] = {}
-    for labels in sorted({label_selector(each) for each in callers}):
+    entries_by_name: dict[str, dict[str, Any]] = {}
+    for labels in sorted({label_selector(selector_labels) for selector_labels in callers}):
         try:
             listing = client.list("v1", "Secret", namespace=names.SYSTEM_NAMESPACE, labels=labels)
         except Forbidden as error:
@@ -229,15 +231,15 @@ def _caller_keys(
             name = text(secret, "metadata", "name")
             keys = {entry for entry, value in fields(secret, "data").items() if value}
             entry = _secret((names.SYSTEM_NAMESPACE, name), keys)
-            found[name] = {**entry, "labels": dict(sorted(fields(secret, "metadata", "labels").items()))}
+            entries_by_name[name] = {**entry, "labels": dict(sorted(fields(secret, "metadata", "labels").items()))}
             versions[f"{names.SYSTEM_NAMESPACE}/{name}"] = text(secret, "metadata", "resourceVersion")
-    return [found[name] for name in sorted(found)], ""
+    return [entries_by_name[name] for name in sorted(entries_by_name)], ""
 
 
 def _listed_once(secrets: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return each Secret once, as the last entry for it says; sorted."""
-    found = {(entry["namespace"], entry["name"]): entry for entry in secrets}
-    return [found[place] for place in sorted(found)]
+    secrets_by_key = {(entry["namespace"], entry["name"]): entry for entry in secrets}
+    return [secrets_by_key[secret_key] for secret_key in sorted(secrets_by_key)]
 
 
 def _secret(key: tuple[str, str], keys: Any) -> dict[str, Any]:

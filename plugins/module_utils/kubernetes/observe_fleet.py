@@ -82,7 +82,7 @@ def observe_fleet(
 
 
 def _key_secrets(entries: Iterable[Mapping[str, Any]]) -> list[KeySecret]:
-    """Return those of the Secrets in an observation that hold keys of callers: they are listed with their labels."""
+    """Return the Secrets with API keys in an observation. Only these Secrets are listed with labels."""
     return [KeySecret(entry["labels"], tuple(entry["keys"])) for entry in entries if "labels" in entry]
 
 
@@ -96,8 +96,10 @@ def _snapshots(
 ) -> dict[str, ClusterSnapshot]:
     def snapshot(connection: Connection) -> ClusterSnapshot:
         with connect(connection, control, write_cache=write_cache) as client:
-            known = desired(connection.name)
-            return with_budgets(observe_cluster(client, known, fleet), client, known.callers)
+            expected_cluster = desired(connection.name)
+            return with_budgets(observe_cluster(client, expected_cluster, fleet), client, expected_cluster.callers)
 
-    found = fan_out({each.name: lambda each=each: snapshot(each) for each in connections}, width)  # type: ignore[misc]
-    return {name: unreachable(one) if isinstance(one, ApiError) else one for name, one in found.items()}
+    outcomes = fan_out({member.name: lambda member=member: snapshot(member) for member in connections}, width)  # type: ignore[misc]
+    return {
+        name: unreachable(outcome) if isinstance(outcome, ApiError) else outcome for name, outcome in outcomes.items()
+    }

@@ -21,8 +21,8 @@ def is_openshift(client: Client) -> bool:
 
 def constraint_names(client: Client) -> frozenset[str]:
     """Return the names of the SecurityContextConstraints. Raises NotServed."""
-    listed = _resource(client, *CONSTRAINTS, "list SecurityContextConstraints").get().to_dict()
-    return frozenset(text(value, "metadata", "name") for value in listed.get("items") or ())
+    constraints = _resource(client, *CONSTRAINTS, "list SecurityContextConstraints").get().to_dict()
+    return frozenset(text(value, "metadata", "name") for value in constraints.get("items") or ())
 
 
 def gateway_route(client: Client) -> Object | None:
@@ -31,10 +31,12 @@ def gateway_route(client: Client) -> Object | None:
     if not client.serves(*ROUTE):
         return None
     try:
-        found = _resource(client, *ROUTE, f"read Route {namespace}/{name}").get(name=name, namespace=namespace)
+        resource_instance = _resource(client, *ROUTE, f"read Route {namespace}/{name}").get(
+            name=name, namespace=namespace
+        )
     except NotFound:
         return None
-    route: Object = found.to_dict()
+    route: Object = resource_instance.to_dict()
     return route
 
 

@@ -18,8 +18,8 @@ def pods_on_pool(client: Client, pool: str) -> list[Object]:
 
     Costs two LIST requests. Raises ApiError.
     """
-    listed = client.list("v1", "Node", labels=f"{names.POOL_LABEL}={pool}").items
-    nodes = {text(node, "metadata", "name") for node in listed}
+    pool_nodes = client.list("v1", "Node", labels=f"{names.POOL_LABEL}={pool}").items
+    nodes = {text(node, "metadata", "name") for node in pool_nodes}
     return [pod for pod in client.list("v1", "Pod").items if _keeps(pod, pool, nodes)]
 
 
@@ -29,7 +29,12 @@ def replicas_on_pool(client: Client, pool: str) -> list[str]:
     Raises ApiError.
     """
     labels = [fields(pod, "metadata", "labels") for pod in pods_on_pool(client, pool) if is_ours(pod)]
-    return sorted({f"{text(each, names.NAMESPACE_LABEL)}/{text(each, names.REPLICA_LABEL)}" for each in labels})
+    return sorted(
+        {
+            f"{text(replica_labels, names.NAMESPACE_LABEL)}/{text(replica_labels, names.REPLICA_LABEL)}"
+            for replica_labels in labels
+        }
+    )
 
 
 def is_ours(pod: Object) -> bool:
@@ -50,9 +55,9 @@ def _keeps(pod: Object, pool: str, nodes: set[str]) -> bool:
 def _selected(pod: Object) -> set[str]:
     """Return the pools whose nodes a pod of a replica takes: one by its selector, or several by its affinity."""
     required = fields(pod, "spec", "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
-    found = {text(pod, "spec", "nodeSelector", names.POOL_LABEL)}
+    pools = {text(pod, "spec", "nodeSelector", names.POOL_LABEL)}
     for term in entries(required, "nodeSelectorTerms"):
         for expression in entries(term, "matchExpressions"):
             if text(expression, "key") == names.POOL_LABEL:
-                found.update(map(str, expression.get("values") or ()))
-    return found
+                pools.update(map(str, expression.get("values") or ()))
+    return pools

@@ -92,7 +92,7 @@ class Requester:
         self._down = False
 
     def target(self, call: Call) -> Target:
-        """Return where the requests go; resolved the first time."""
+        """Return the target of requests. The first call resolves it."""
         with self.lock:
             if self._target is None:
                 try:
@@ -164,10 +164,10 @@ class Requester:
         return set()
 
     def _without_token(self, data: bytes) -> bytes:
-        """Return what a server sent with a mask for the token that it was sent.
+        """Return the response of a server with the sent token masked.
 
-        Whatever it repeats the token in, an object, a condition or an event, may be shown or written somewhere. Short
-        ones, as passwords are, may be part of any word: those are masked in errors alone.
+        Objects, conditions and events that repeat the token might be printed or stored. Short tokens, such as
+        passwords, can be part of any word, so they are masked only in errors.
         """
         for value in self._credentials():
             if len(value) >= _LONG and value.encode() in data:
@@ -215,12 +215,14 @@ class Requester:
         """One stream to its end, however it ends."""
         attempts = Attempts(self.retries, self.timeout)
         renewed = False
-        while (left := deadline - time.monotonic()) > 0:
+        while (remaining_seconds := deadline - time.monotonic()) > 0:
             transport = self._opened(call)
             self._count(call.verb)
             try:
-                connect = min(self.timeout, left)
-                with transport.stream(call.path, query=call.query, timeout=left, connect=connect) as pieces:
+                connect = min(self.timeout, remaining_seconds)
+                with transport.stream(
+                    call.path, query=call.query, timeout=remaining_seconds, connect=connect
+                ) as pieces:
                     if not isinstance(pieces, Answer):
                         self._down = False
                         yield from self._lines(call, pieces, deadline)
@@ -241,12 +243,12 @@ class Requester:
 
     def _lines(self, call: Call, pieces: Iterator[bytes], deadline: float) -> Iterator[tuple[str, Object]]:
         """The events of a stream; a last line that was cut is dropped, as it comes again."""
-        rest = bytearray()
+        buffer = bytearray()
         for piece in pieces:
-            rest += piece
+            buffer += piece
             lines: list[bytearray] = []
             if b"\n" in piece:
-                *lines, rest = rest.split(b"\n")
+                *lines, buffer = buffer.split(b"\n")
             for line in lines:
                 if not line.strip():
                     continue
@@ -265,7 +267,7 @@ class Requester:
                         code, json.dumps(item), cluster=self.name, action=call.action, hide=self._credentials()
                     )
                 yield kind, item
-            if time.monotonic() > deadline or len(rest) > self.answer_limit:
+            if time.monotonic() > deadline or len(buffer) > self.answer_limit:
                 return
 
     def _opened(self, call: Call) -> Transport:
@@ -291,9 +293,9 @@ class Requester:
             try:
                 if self._target is not None and self._target.credentials.renew():
                     return True
-                before = self._target
+                previous_target = self._target
                 self._take(self._resolve())
-                if before == self._target:
+                if previous_target == self._target:
                     return False
                 self._transport = None
                 return True
@@ -312,10 +314,10 @@ class Requester:
 
     def _hear(self, answer: Answer) -> None:
         """Keep the warnings that come with an answer (RFC 7234, 5.5: `299 - "text"`)."""
-        said = answer.headers.get("warning", "")
-        if said:
+        warning = answer.headers.get("warning", "")
+        if warning:
             with self.lock:
-                for text in said.split("299 - ")[1:]:
+                for text in warning.split("299 - ")[1:]:
                     self._warn(f"cluster {self.name}: {text.strip().rstrip(',').strip()[1:-1]}")
 
     def _unreachable(self, call: Call, error: TransportError) -> Unreachable:
@@ -340,16 +342,18 @@ def _passes(answer: Answer) -> bool:
 
 def _secret_values(body: Mapping[str, Any] | None) -> set[str]:
     """Values of a Secret that was sent, which no message may repeat."""
-    found: set[str] = set()
+    secret_values: set[str] = set()
     for field in ("data", "stringData"):
         values = (body or {}).get(field)
         for value in values.values() if isinstance(values, Mapping) else ():
-            found.add(str(value))
+            secret_values.add(str(value))
             with contextlib.suppress(ValueError):
-                found.add(base64.b64decode(str(value), validate=True).decode())
-    return found
+                secret_values.add(base64.b64decode(str(value), validate=True).decode())
+    return secret_values
 
 
 def _what_to_check(name: str) -> str:
-    given = "fleet_control_kubeconfig or fleet_control" if name == CONTROL else "fleet_kubeconfig or fleet_connection"
-    return f"Check that its API server runs, that this machine may connect to it, and its address ({given})"
+    variables = (
+        "fleet_control_kubeconfig or fleet_control" if name == CONTROL else "fleet_kubeconfig or fleet_connection"
+    )
+    return f"Check that its API server runs, that this machine may connect to it, and its address ({variables})"

@@ -57,7 +57,7 @@ class Sources:
             return {}, [], "no control cluster is given to copy from"
         if self.error is None:
             try:
-                found = self._control.list("v1", "Secret", namespace=namespace, labels=label_selector(labels)).items
+                listing = self._control.list("v1", "Secret", namespace=namespace, labels=label_selector(labels)).items
             except Forbidden as error:
                 return {}, [], str(error)
             except ApiError as error:
@@ -67,33 +67,37 @@ class Sources:
         values: dict[str, str] = {}
         owners: dict[str, str] = {}
         left_out = []
-        for secret in sorted(found, key=lambda each: text(each, "metadata", "name")):
+        for secret in sorted(listing, key=lambda listed_secret: text(listed_secret, "metadata", "name")):
             for key, value in sorted(fields(secret, "data").items()):
-                place = f"{key} of Secret {namespace}/{text(secret, 'metadata', 'name')}"
+                key_description = f"{key} of Secret {namespace}/{text(secret, 'metadata', 'name')}"
                 if not _is_usable(value):
-                    left_out.append(f"{place} is not used: a key has 1 to {_LONGEST_KEY} visible ASCII characters")
+                    left_out.append(
+                        f"{key_description} is not used: a key has 1 to {_LONGEST_KEY} visible ASCII characters"
+                    )
                 elif key not in values and value in owners:
-                    left_out.append(f"{place} is not used: it has the same value as {owners[value]}. Give it another")
+                    left_out.append(
+                        f"{key_description} is not used: it has the same value as {owners[value]}. Give it another"
+                    )
                 elif key not in values:
                     values[key] = value
-                    owners[value] = place
+                    owners[value] = key_description
         return values, left_out, ""
 
     def value(self, namespace: str, name: str, key: str) -> tuple[str, str]:
         """The value of a key (base64, as the API has it) or, with an empty one, why there is none."""
         if self._control is None:
             return "", "no control cluster is given to copy from"
-        place = (namespace, name)
-        if self.error is None and place not in self._seen and place not in self._refused:
+        secret_key = (namespace, name)
+        if self.error is None and secret_key not in self._seen and secret_key not in self._refused:
             try:
-                self._seen[place] = self._control.get("v1", "Secret", name, namespace)
+                self._seen[secret_key] = self._control.get("v1", "Secret", name, namespace)
             except Forbidden as error:
-                self._refused[place] = error
+                self._refused[secret_key] = error
             except ApiError as error:
                 self.error = error
-        if place not in self._seen:
-            return "", str(self._refused.get(place) or self.error)
-        secret = self._seen[place]
+        if secret_key not in self._seen:
+            return "", str(self._refused.get(secret_key) or self.error)
+        secret = self._seen[secret_key]
         if secret is None:
             return "", f"there is no Secret {namespace}/{name} on the control cluster"
         value = text(secret, "data", key)
@@ -104,37 +108,37 @@ def copies(plan: Iterable[Mapping[str, Any]], cluster: str, sources: Sources) ->
     """Return the Secrets that `secretCopies` of a plan means for one cluster."""
     data: dict[tuple[str, str], dict[str, str]] = {}
     kinds: dict[tuple[str, str], tuple[str, Mapping[str, str]]] = {}
-    held: set[Key] = set()
+    held_keys: set[Key] = set()
     notes = []
     for entry in plan:
         if entry.get("cluster") != cluster:
             continue
         source, target = fields(entry, "from"), fields(entry, "to")
-        place = (text(target, "namespace"), text(target, "name"))
+        secret_key = (text(target, "namespace"), text(target, "name"))
         values, left_out, error = _values(source, text(target, "key"), sources)
         notes += left_out
         if error:
-            held.add(Key("", "Secret", *place))
-            notes.append(f"Secret {place[0]}/{place[1]} is left as it is: {error}")
+            held_keys.add(Key("", "Secret", *secret_key))
+            notes.append(f"Secret {secret_key[0]}/{secret_key[1]} is left as it is: {error}")
             continue
         if text(target, "key") == SECRET_KEY and fields(entry, "labels") and not _is_sent(values[SECRET_KEY]):
             # With labels of the fleet, it is the key of a provider.
             place_of_key = f"{text(source, 'key')} of Secret {text(source, 'namespace')}/{text(source, 'name')}"
             notes.append(f"{place_of_key} {_ODD_KEY}")
-        data.setdefault(place, {}).update(values)
+        data.setdefault(secret_key, {}).update(values)
         namespace = {names.NAMESPACE_LABEL: names.label_value(text(source, "namespace"))}
-        kinds[place] = text(entry, "type") or OPAQUE, {**namespace, **fields(entry, "labels")}
+        kinds[secret_key] = text(entry, "type") or OPAQUE, {**namespace, **fields(entry, "labels")}
     desired = [
-        _secret(*place, values, *kinds[place])
-        for place, values in sorted(data.items())
-        if Key("", "Secret", *place) not in held
+        _secret(*secret_key, values, *kinds[secret_key])
+        for secret_key, values in sorted(data.items())
+        if Key("", "Secret", *secret_key) not in held_keys
     ]
-    return Copies(tuple(desired), frozenset(held), tuple(sorted(set(notes))))
+    return Copies(tuple(desired), frozenset(held_keys), tuple(sorted(set(notes))))
 
 
 def _values(source: Mapping[str, Any], key: str, sources: Sources) -> tuple[dict[str, str], list[str], str]:
-    """Return what one entry of a plan copies, by key, and what was left out; empty with the reason when it cannot be
-    read."""
+    """Return the copied values of one entry of a plan, by key, and the omitted keys; empty with the reason if the
+    source is unreadable."""
     namespace, labels = text(source, "namespace"), fields(source, "matchLabels")
     if labels:
         return sources.labelled(namespace, labels)

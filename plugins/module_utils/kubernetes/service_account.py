@@ -54,10 +54,14 @@ def ensure(
             hint="Apply the rights of the fleet first, which create it",
         )
     desired = kubeconfig_with(client.name, account.name, target, {"token": ""})
-    there = _read(path)
-    token = _token(there)
+    current_kubeconfig = _read(path)
+    token = _token(current_kubeconfig)
     ends = _end(token, text(live, "metadata", "uid"))
-    if ends is not None and (ends - now).total_seconds() > renew_before and _without_token(there) == desired:
+    if (
+        ends is not None
+        and (ends - now).total_seconds() > renew_before
+        and _without_token(current_kubeconfig) == desired
+    ):
         return Written(str(path), False, _stamp(ends))
     if check_mode:
         return Written(str(path), True)
@@ -93,11 +97,11 @@ def _without_token(kubeconfig: Mapping[str, Any]) -> dict[str, Any]:
 
 def _end(token: str, uid: str) -> datetime | None:
     """Return the end of a token of the account with this uid; None for others (KEP-1205: claims of bound tokens)."""
-    parts = token.split(".")
-    if len(parts) != 3:
+    segments = token.split(".")
+    if len(segments) != 3:
         return None
     try:
-        claims = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+        claims = json.loads(base64.urlsafe_b64decode(segments[1] + "=" * (-len(segments[1]) % 4)))
         ends = datetime.fromtimestamp(float(claims["exp"]), UTC)
     except (ValueError, TypeError, KeyError, OverflowError, OSError):
         return None

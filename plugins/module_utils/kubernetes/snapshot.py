@@ -49,7 +49,7 @@ def take_snapshot(client: Client, desired: Desired, recorded_in: str = "") -> Sn
         devices=client.serves(_DEVICES, "ResourceClaim"),
         nodes=read.all("v1", "Node"),
         storage_classes=read.all(_STORAGE, "StorageClass"),
-        services=[each for each in read.all("v1", "Service") if text(each, "spec", "type") == "LoadBalancer"],
+        services=[service for service in read.all("v1", "Service") if text(service, "spec", "type") == "LoadBalancer"],
         workloads=[*read.all("apps/v1", "Deployment"), *read.all("apps/v1", "DaemonSet")],
         gateway_classes=read.all(_GATEWAYS, "GatewayClass"),
         device_classes=read.all(_DEVICES, "DeviceClass"),
@@ -60,7 +60,7 @@ def take_snapshot(client: Client, desired: Desired, recorded_in: str = "") -> Sn
         releases=read.try_to("Secret", lambda: releases(client, time.time(), ()), []),
         definitions=read.try_to(DEFINITION, lambda: definitions(client), {}),
         recorded=read.try_to("ConfigMap", lambda: recorded(client, recorded_in), []),
-        # Where it may not be read, versions stay all the same.
+        # Without permission to read Gateways, component versions stay unchanged anyway.
         has_model_gateway=read.try_to("Gateway", lambda: has_model_gateway(client), False),
         objects=read.try_to(DEFINITION, lambda: _single(client, single_definitions(desired.planned)), {}),
         denied=denied,
@@ -92,8 +92,8 @@ class _Reading:
 
 
 def _single(client: Client, names: Iterable[str]) -> dict[str, Object]:
-    found = {name: client.get("apiextensions.k8s.io/v1", DEFINITION, name) for name in names}
-    return {name: value for name, value in found.items() if value is not None}
+    objects_by_name = {name: client.get("apiextensions.k8s.io/v1", DEFINITION, name) for name in names}
+    return {name: value for name, value in objects_by_name.items() if value is not None}
 
 
 def _denied(client: Client, rights: Sequence[Right]) -> frozenset[Right]:
@@ -109,8 +109,8 @@ def _may(client: Client, right: Right) -> bool:
     resource, _slash, subresource = right.resource.partition("/")
     attributes = {"group": right.group, "resource": resource, "subresource": subresource, "verb": right.verb}
     attributes |= {"namespace": right.namespace, "name": right.name}
-    given = {key: value for key, value in attributes.items() if value}
-    return client.allowed("SelfSubjectAccessReview", {"resourceAttributes": given})
+    resource_attributes = {key: value for key, value in attributes.items() if value}
+    return client.allowed("SelfSubjectAccessReview", {"resourceAttributes": resource_attributes})
 
 
 def _constraints(client: Client, read: _Reading) -> frozenset[str]:

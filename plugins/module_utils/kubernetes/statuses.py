@@ -31,14 +31,14 @@ def apply_statuses(client: Client, desired: Sequence[Object], *, check_mode: boo
     results: list[Result] = []
     for (api_version, kind), values in sorted(by_kind.items()):
         try:
-            there = {Key.of(live): live for live in client.list(api_version, kind).items}
+            live_objects = {Key.of(live): live for live in client.list(api_version, kind).items}
         except NotServed:
             continue
         except Forbidden as error:
             results += [_result(value, "failed", f"its status cannot be compared: {error}") for value in values]
             continue
         for value in values:
-            live = there.get(Key.of(value))
+            live = live_objects.get(Key.of(value))
             if live is not None and not _same(value, live):
                 results += _written(client, value, live, check_mode)
     return results
@@ -46,16 +46,18 @@ def apply_statuses(client: Client, desired: Sequence[Object], *, check_mode: boo
 
 def _same(desired: Object, live: Object) -> bool:
     """Return True if the live status is the desired one, and we own it."""
-    ours = owned(live, STATUS_MANAGER, _SUBRESOURCE)
-    return ours is not None and _canonical(fields(ours, "status")) == _canonical(fields(desired, "status"))
+    owned_fields = owned(live, STATUS_MANAGER, _SUBRESOURCE)
+    return owned_fields is not None and _canonical(fields(owned_fields, "status")) == _canonical(
+        fields(desired, "status")
+    )
 
 
 def _canonical(value: Any) -> Any:
     """A value in which the order of maps in lists does not matter: conditions are found by their type. No one owns a
     list of maps that is empty, so what is empty counts as missing."""
     if isinstance(value, dict):
-        held = {key: _canonical(each) for key, each in value.items()}
-        return {key: each for key, each in held.items() if each not in ({}, [])}
+        canonical_fields = {key: _canonical(content) for key, content in value.items()}
+        return {key: content for key, content in canonical_fields.items() if content not in ({}, [])}
     if isinstance(value, (list, tuple)):
         items = [_canonical(item) for item in value]
         return sorted(items, key=lambda item: json.dumps(item, sort_keys=True))
@@ -64,7 +66,7 @@ def _canonical(value: Any) -> Any:
 
 def _written(client: Client, value: Object, live: Object, check_mode: bool) -> list[Result]:
     try:
-        after = client.apply(
+        written_object = client.apply(
             dict(value), manager=STATUS_MANAGER, force=True, dry_run=check_mode, subresource=_SUBRESOURCE
         )
     except (Unreachable, Unauthorized, Throttled):
@@ -73,7 +75,7 @@ def _written(client: Client, value: Object, live: Object, check_mode: bool) -> l
         return []
     except ApiError as error:
         return [_result(value, "failed", f"its status could not be written: {error}", before=live)]
-    return [_result(value, "updated", before=live, after=after)]
+    return [_result(value, "updated", before=live, after=written_object)]
 
 
 def _result(value: Object, action: Action, message: str = "", **details: Any) -> Result:

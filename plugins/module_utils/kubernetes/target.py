@@ -30,13 +30,13 @@ def checked_url(text: str, what: str, schemes: tuple[str, ...]) -> str:
     """The URL without a slash at its end; raises AccessError, which repeats it only where it cannot hold a password."""
     url = text.strip().rstrip("/")
     try:
-        parts = urlsplit(url)
-        _port = parts.port
+        address = urlsplit(url)
+        _port = address.port
     except ValueError:
         raise AccessError(f"{what} is no URL", f"Write it like {schemes[0]}://host:port") from None
-    if parts.scheme not in schemes or not parts.hostname:
-        shown = f" (got {url})" if "@" not in url else ""
-        raise AccessError(f"{what} is no URL that begins with {' or '.join(schemes)}://{shown}")
-    if what == "server" and (parts.username or parts.password or parts.query or parts.fragment):
+    if address.scheme not in schemes or not address.hostname:
+        url_suffix = f" (got {url})" if "@" not in url else ""
+        raise AccessError(f"{what} is no URL that begins with {' or '.join(schemes)}://{url_suffix}")
+    if what == "server" and (address.username or address.password or address.query or address.fragment):
         raise AccessError(f"{what} holds more than an address", "Give credentials as token or in a kubeconfig")
     return url

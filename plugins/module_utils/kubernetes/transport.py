@@ -168,7 +168,7 @@ def _connections(target: Target, proxy: str, certificate: ClientCertificate | No
 
 
 def _socket_options() -> list[tuple[int, int, int]]:
-    """As the library's own, and a peer that vanished in the middle of a watch is noticed within a minute."""
+    """Return the socket options of the library with keepalive, which detects a lost peer of a watch within a minute."""
     options = [(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1), (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)]
     for name, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
         if hasattr(socket, name):

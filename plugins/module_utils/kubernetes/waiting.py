@@ -46,18 +46,20 @@ def wait_ready(
 
 
 def awaited(objects: Sequence[Object], what: str) -> str:
-    """Return what is waited for, for people: "Deployment web to be ready", "12 objects to be ready"."""
+    """Return a description of the wait: "Deployment web to be ready", "12 objects to be ready"."""
     names = [f"{text(value, 'kind')} {text(value, 'metadata', 'name')}" for value in objects[:1]]
     return f"{names[0] if len(objects) == 1 else count(len(objects), 'object')} {what}"
 
 
 def summary(states: Mapping[Key, Readiness], of: int, why: str = "") -> str:
-    """Return what was seen of objects, for people: how many of them are ready, and the first that is not. `why`: what
-    keeps its pods from starting, which comes before all that a narrow terminal cuts."""
+    """Return a summary of objects as text: the number of ready objects, and the first unready object.
+
+    why: failure of the pods of that object. It precedes the object, because narrow terminals truncate the line.
+    """
     ready = sum(state.ready for state in states.values())
     key, state = next(((key, state) for key, state in states.items() if not state.ready), (None, None))
-    rest = f"{key}: {state.message or state.state}" if key and state else ""
-    return "; ".join(filter(None, (f"{ready} of {of} ready", why, rest)))
+    first_state = f"{key}: {state.message or state.state}" if key and state else ""
+    return "; ".join(filter(None, (f"{ready} of {of} ready", why, first_state)))
 
 
 @dataclass
@@ -74,12 +76,12 @@ class _View:
     def show(self, found: Mapping[Key, Readiness]) -> None:
         """Show the first object that is not ready, with what was last heard of its pods."""
         states = {**self.settled, **found}
-        first = next((key for key, state in states.items() if not state.ready), None)
-        if first is not None and time.monotonic() >= self._due:
-            self._why = first, _failures_of_pods(self.client, self.objects[first])
+        first_key = next((key for key, state in states.items() if not state.ready), None)
+        if first_key is not None and time.monotonic() >= self._due:
+            self._why = first_key, _failures_of_pods(self.client, self.objects[first_key])
             self._due = time.monotonic() + _EXPLAIN_SECONDS
-        known, why = self._why
-        self.seen(summary(states, len(self.objects), why if known == first else ""))
+        explained_key, why = self._why
+        self.seen(summary(states, len(self.objects), why if explained_key == first_key else ""))
 
 
 def _wait_ready(
@@ -100,29 +102,29 @@ def _wait_ready(
 
 
 def wait_gone(client: Client, objects: Mapping[Key, str], seconds: float, progress: Progress = unseen) -> set[Key]:
-    """Those of the objects (key and apiVersion) that are still there once all are gone or the time is over."""
+    """Wait until all objects (key and apiVersion) are deleted, and return those that still exist at the deadline."""
     with progress(client.name, f"{count(len(objects), 'object')} to be gone", "") as seen:
         return _wait_gone(client, objects, time.monotonic() + seconds, seen)
 
 
 def _wait_gone(client: Client, objects: Mapping[Key, str], deadline: float, seen: Seen) -> set[Key]:
-    left = dict(objects)
-    while left:
-        seen(f"{len(left)} left: {listed(map(str, left))}")
-        for api_version, kind in sorted({(version, key.kind) for key, version in left.items()}):
+    remaining = dict(objects)
+    while remaining:
+        seen(f"{len(remaining)} left: {listed(map(str, remaining))}")
+        for api_version, kind in sorted({(version, key.kind) for key, version in remaining.items()}):
             try:
-                there = {Key.of(value) for value in client.list(api_version, kind, labels=OURS).items}
+                live_keys = {Key.of(value) for value in client.list(api_version, kind, labels=OURS).items}
             except (NotServed, Forbidden):
-                # Where Secrets of all namespaces may not be read, their namespaces say so.
-                there = set()
+                # Without permission to list all Secrets, the deletion of their namespaces is the evidence.
+                live_keys = set()
             except Unreachable:
                 continue
-            left = {key: version for key, version in left.items() if key.kind != kind or key in there}
+            remaining = {key: version for key, version in remaining.items() if key.kind != kind or key in live_keys}
         if time.monotonic() >= deadline:
             break
-        if left:
+        if remaining:
             time.sleep(_POLL_SECONDS)
-    return set(left)
+    return set(remaining)
 
 
 def _watched(
@@ -134,7 +136,7 @@ def _watched(
     labels: str,
     show: Callable[[Mapping[Key, Readiness]], None],
 ) -> dict[Key, Readiness]:
-    """Of one kind. A server that goes away meanwhile is asked again while there is time."""
+    """Watch the objects of one kind. An unreachable server is retried until the deadline."""
     namespaces = {key.namespace for key in keys}
     namespace = namespaces.pop() if len(namespaces) == 1 else ""
     states = {key: readiness(None) for key in keys}
@@ -146,8 +148,8 @@ def _watched(
             version = listing.resource_version
             while True:
                 show(states)
-                left = deadline - time.monotonic()
-                if left <= 0 or all(state.settled for state in states.values()):
+                remaining_seconds = deadline - time.monotonic()
+                if remaining_seconds <= 0 or all(state.settled for state in states.values()):
                     return states
                 events = client.watch(
                     api_version,
@@ -155,7 +157,7 @@ def _watched(
                     namespace=namespace,
                     labels=labels,
                     resource_version=version,
-                    timeout=max(min(left, _EXPLAIN_SECONDS), _LEAST_SECONDS),
+                    timeout=max(min(remaining_seconds, _EXPLAIN_SECONDS), _LEAST_SECONDS),
                 )
                 for event, value in events:
                     version = text(value, "metadata", "resourceVersion") or version
@@ -180,7 +182,7 @@ def _explained(client: Client, value: Object, state: Readiness) -> Readiness:
 
 
 def _failures_of_pods(client: Client, value: Object) -> str:
-    """Return what keeps the pods of a workload from starting; "" where that is not known."""
+    """Return the failures of the pods of a workload; "" if none is known."""
     selector = _pods_of(value)
     if not selector:
         return ""

@@ -87,7 +87,7 @@ def result(value: Object, action: Action, message: str = "", **details: Any) -> 
 
 
 def refusal(error: ApiError) -> str:
-    """Return what an API server said, without values that it repeats."""
+    """Return the message of an API server, without the values that it repeats."""
     return masked(_REPEATED.sub(r"\1(not shown)", str(error)))
 
 
@@ -119,10 +119,12 @@ class Sender:
     def send(self, desired: Object, before: Object | None) -> Result:
         """Create or update an object. Raises what concerns the whole server, not this object alone."""
         try:
-            found = self._after_it_is_gone(desired, before) if is_being_deleted(before) else self._sent(desired, before)
-            if self.check_mode and found.action == "created":
-                self._would_be_new.add(found.key)
-            return found
+            outcome = (
+                self._after_it_is_gone(desired, before) if is_being_deleted(before) else self._sent(desired, before)
+            )
+            if self.check_mode and outcome.action == "created":
+                self._would_be_new.add(outcome.key)
+            return outcome
         except WHOLE_SERVER:
             raise
         except ApiError as error:
@@ -131,14 +133,14 @@ class Sender:
     def create(self, desired: Object) -> Result | None:
         """Create an object that users own. Return None if the object already exists."""
         try:
-            after = desired if self.check_mode else self.client.create(dict(desired))
+            created_object = desired if self.check_mode else self.client.create(dict(desired))
         except AlreadyExists:
             return None
         except WHOLE_SERVER:
             raise
         except ApiError as error:
             return result(desired, "failed", refusal(error))
-        return result(desired, "created", after=after)
+        return result(desired, "created", after=created_object)
 
     def delete(self, live: Object) -> Result:
         """Delete an object. Raises errors of the whole server, but not of a single object."""
@@ -176,12 +178,12 @@ class Sender:
             # The server reads the role that is given, to see whether who gives it has its rights.
             return result(desired, "created", after=desired)
         try:
-            after = self._served(desired)
+            served_object = self._served(desired)
         except Conflict as error:
             return self._taken(desired, before, error)
         except Invalid as error:
             return self._recreated(desired, before, error)
-        return _compared(desired, before, after)
+        return _compared(desired, before, served_object)
 
     @staticmethod
     def _role(desired: Object) -> Key | None:
@@ -228,9 +230,9 @@ class Sender:
                 else "Have that manager give the fields up, or set force to take them"
             )
             return result(desired, "failed", f"another manager wants it otherwise: {what}. {hint}", before=before)
-        after = self.client.apply(dict(desired), force=True, dry_run=self.check_mode)
-        taken = f"taken back from {listed(holders)}: {listed(path for __, path in error.managers)}"
-        return replace(_compared(desired, before, after), message=taken)
+        applied_object = self.client.apply(dict(desired), force=True, dry_run=self.check_mode)
+        message = f"taken back from {listed(holders)}: {listed(path for __, path in error.managers)}"
+        return replace(_compared(desired, before, applied_object), message=message)
 
     def _recreated(self, desired: Object, before: Object | None, error: Invalid) -> Result:
         """An object that the server refuses. Where it is only the change that it refuses, as a field cannot change, and
@@ -239,12 +241,12 @@ class Sender:
         if before is None or not self._would_be_taken(desired):
             return result(desired, "failed", refusal(error), before=before)
         if not is_recreated(key):
-            place = f" -n {key.namespace}" if key.namespace else ""
+            namespace_option = f" -n {key.namespace}" if key.namespace else ""
             return result(
                 desired,
                 "failed",
                 f"{refusal(error)}. It cannot be changed in place: when it may be interrupted, delete it (kubectl "
-                f"delete {key.kind.lower()} {key.name}{place}), and the next run recreates it",
+                f"delete {key.kind.lower()} {key.name}{namespace_option}), and the next run recreates it",
                 before=before,
             )
         if self.check_mode:
@@ -296,8 +298,8 @@ def _compared(desired: Object, before: Object | None, after: Object) -> Result:
 
 def _ours_is_same(before: Object, after: Object) -> bool:
     """Return True if all that differs was written by others, who were faster than the apply."""
-    ours = owned(before, FIELD_MANAGER)
-    return ours is not None and ours == owned(after, FIELD_MANAGER)
+    owned_before = owned(before, FIELD_MANAGER)
+    return owned_before is not None and owned_before == owned(after, FIELD_MANAGER)
 
 
 def _twin(desired: Object) -> dict[str, Any]:

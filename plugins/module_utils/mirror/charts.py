@@ -103,36 +103,36 @@ class Charts:
 
     def after(self, copied: Sequence[Copied]) -> str:
         """The checksums in the folder, and the charts that the registry got, for a diff with `before`."""
-        pushed = [f"{action}\n" for each in copied for action in each.actions if " pushed to " in action]
+        pushed = [f"{action}\n" for chart_copy in copied for action in chart_copy.actions if " pushed to " in action]
         return (self.lock.text if self._settings.folder else "") + "".join(pushed)
 
     def _copied(self, chart: Chart, number: str) -> Copied:
-        found = Copied()
+        chart_copy = Copied()
         try:
-            self._copy(chart, number, found)
+            self._copy(chart, number, chart_copy)
         except MirrorError as error:
-            found.problem = f"{chart}: {error}"
+            chart_copy.problem = f"{chart}: {error}"
         except OSError as error:
-            found.problem = f"{chart}: {error.filename}: {error.strerror}"
-        self._log(found.problem or f"{chart}: {', '.join(found.actions) or 'nothing to do'}")
-        return found
+            chart_copy.problem = f"{chart}: {error.filename}: {error.strerror}"
+        self._log(chart_copy.problem or f"{chart}: {', '.join(chart_copy.actions) or 'nothing to do'}")
+        return chart_copy
 
-    def _copy(self, chart: Chart, number: str, found: Copied) -> None:
+    def _copy(self, chart: Chart, number: str, chart_copy: Copied) -> None:
         archive = chart.archive or self._fetched(chart, number)
         checksum = _checksum(archive)
-        known = self.lock.checksum(chart.file)
-        check_lock(chart, checksum, known, str(self.lock.path), self._settings.folder)
+        locked_checksum = self.lock.checksum(chart.file)
+        check_lock(chart, checksum, locked_checksum, str(self.lock.path), self._settings.folder)
         for render in chart.renders:
             ran = self._space.run(
                 self._helm.template(archive, render), given=json.dumps(render.values), awaited=f"the objects of {chart}"
             )
             if ran.error:
                 raise MirrorError(ran.error)
-            found.images |= in_manifests(ran.text)
+            chart_copy.images |= in_manifests(ran.text)
         if self._settings.copies and self._settings.folder:
-            self._keep(chart, archive, checksum, found)
+            self._keep(chart, archive, checksum, chart_copy)
         if self._settings.copies and chart.destination:
-            self._push(chart, archive, checksum, number, found)
+            self._push(chart, archive, checksum, number, chart_copy)
 
     def _fetched(self, chart: Chart, number: str) -> str:
         folder = self._space.below("fetched", number)
@@ -149,29 +149,31 @@ class Charts:
         cache = {"HELM_CONTENT_CACHE": self._space.below("content", number)}
         return self._space.run(command, more=cache, awaited=f"the archive of {chart}").error
 
-    def _keep(self, chart: Chart, archive: str, checksum: str, found: Copied) -> None:
+    def _keep(self, chart: Chart, archive: str, checksum: str, chart_copy: Copied) -> None:
         does = not self._settings.check_mode
         if not chart.archive:
-            found.actions.append(f"{chart.file} {_done('written', does)} to {self._settings.folder}")
+            chart_copy.actions.append(f"{chart.file} {_done('written', does)} to {self._settings.folder}")
             if does:
                 _write(Path(self._settings.folder, chart.file), Path(archive).read_bytes())
         if not self.lock.checksum(chart.file):
-            found.actions.append(f"the sha256 of {chart.file} {_done('added', does)} to {self.lock.path}")
+            chart_copy.actions.append(f"the sha256 of {chart.file} {_done('added', does)} to {self.lock.path}")
             self.lock.add(chart, checksum, write=does)
 
-    def _push(self, chart: Chart, archive: str, checksum: str, number: str, found: Copied) -> None:
+    def _push(self, chart: Chart, archive: str, checksum: str, number: str, chart_copy: Copied) -> None:
         folder = self._space.below("copied", number)
         error = self._pull(self._helm.pull_copy(chart, folder), number, chart)
         if error and not is_missing(error):
             raise MirrorError(error)
-        there = "" if error else _archive(folder)
-        if there and not check_copy(chart, checksum, _checksum(there), replace=self._settings.replace):
+        pushed_archive = "" if error else _archive(folder)
+        if pushed_archive and not check_copy(
+            chart, checksum, _checksum(pushed_archive), replace=self._settings.replace
+        ):
             return
         does = not self._settings.check_mode
         error = self._space.run(self._helm.push(chart, archive), awaited=f"the copy of {chart}").error if does else ""
         if error:
             raise MirrorError(error)
-        found.actions.append(f"{chart.file} {_done('pushed', does)} to {chart.destination}")
+        chart_copy.actions.append(f"{chart.file} {_done('pushed', does)} to {chart.destination}")
 
 
 def _done(verb: str, does: bool) -> str:

@@ -17,21 +17,21 @@ class Copied:
     """Result of one image: digests of the copy before and after, empty where there is none."""
 
     image: Image
-    before: str = ""
-    after: str = ""
+    previous_digest: str = ""
+    current_digest: str = ""
     problem: str = ""
 
     @property
     def changed(self) -> bool:
-        return not self.problem and self.before != self.after
+        return not self.problem and self.previous_digest != self.current_digest
 
 
 def tool(space: Workspace, named: str, images: Sequence[Image], *, plain: bool, sources_plain: bool) -> ImageTool:
     """The first program that runs. Raises MirrorError."""
     for program in [named] if named else ["crane", "skopeo"]:
-        found = ImageTool(program, plain, sources_plain)
-        if not space.run(found.version(), awaited=program).error:
-            return found
+        image_tool = ImageTool(program, plain, sources_plain)
+        if not space.run(image_tool.version(), awaited=program).error:
+            return image_tool
     raise MirrorError(no_tool_finding(named, images))
 
 
@@ -53,15 +53,15 @@ def _copied(space: Workspace, program: ImageTool, check_mode: bool, log: Callabl
     if original.error:
         return _failed(log, image, f"cannot be read from {image.source}: {original.error}")
     # What keeps it from being read may not keep it from being written.
-    there = space.run(program.inspect(image.destination, copy=True), awaited=f"the digest of {image.destination}")
-    before = "" if there.error else program.digest(there.output)
-    after = program.digest(original.output)
-    if before != after and not check_mode:
-        error = space.run(program.copy(image, after), awaited=f"the copy of {image.image}", copies=True).error
+    copy_lookup = space.run(program.inspect(image.destination, copy=True), awaited=f"the digest of {image.destination}")
+    copy_digest = "" if copy_lookup.error else program.digest(copy_lookup.output)
+    source_digest = program.digest(original.output)
+    if copy_digest != source_digest and not check_mode:
+        error = space.run(program.copy(image, source_digest), awaited=f"the copy of {image.image}", copies=True).error
         if error:
             return _failed(log, image, f"is not copied to {image.destination}: {error}")
         log(f"{image.image} copied to {image.destination}")
-    return Copied(image, before, after)
+    return Copied(image, copy_digest, source_digest)
 
 
 def _failed(log: Callable[[str], None], image: Image, message: str) -> Copied:

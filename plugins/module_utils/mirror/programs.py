@@ -86,8 +86,8 @@ class Workspace:
             return Ran(b"", error.strerror or "it does not start")
         except ValueError as error:
             return Ran(b"", str(error))
-        said = done.errors.decode("utf-8", "replace").strip()
-        return Ran(done.output, (said or f"it ended with {done.code}") if done.code else "")
+        error_text = done.errors.decode("utf-8", "replace").strip()
+        return Ran(done.output, (error_text or f"it ended with {done.code}") if done.code else "")
 
     def below(self, *names: str) -> str:
         """The path of a folder in this one, which is made."""
@@ -108,8 +108,8 @@ def workspace(module: AnsibleModule) -> Iterator[Workspace]:
         logins.parent.mkdir(mode=0o700)
         with os.fdopen(os.open(logins, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
             file.write(params["registry_config"] or "{}")
-        own = environment(str(folder), str(logins), params["ca_file"] or "")
-        variables = {**own, **{name: str(value) for name, value in params["environment"].items()}}
+        tool_variables = environment(str(folder), str(logins), params["ca_file"] or "")
+        variables = {**tool_variables, **{name: str(value) for name, value in params["environment"].items()}}
         yield Workspace(folder, variables, params["timeout"], progress.of(module))
     finally:
         shutil.rmtree(folder, ignore_errors=True)

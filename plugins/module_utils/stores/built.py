@@ -33,10 +33,10 @@ class Files:
     @property
     def digest(self) -> str:
         """Return the digest of names and contents."""
-        found = sha256()
+        content_digest = sha256()
         for path, data in self.contents:
-            found.update(f"{path}\n{len(data)}\n".encode("utf-8", "surrogateescape") + data)
-        return found.hexdigest()
+            content_digest.update(f"{path}\n{len(data)}\n".encode("utf-8", "surrogateescape") + data)
+        return content_digest.hexdigest()
 
     def objects(self) -> list[Object]:
         """Return every object in these files, without the Namespaces of users in a build. Raises StoreError if an
@@ -58,7 +58,7 @@ def _contents(paths: Iterable[Path], own: bool) -> Iterator[tuple[Path, bytes]]:
 
 
 def _objects(contents: Iterable[tuple[Path, bytes]], own: bool) -> list[Object]:
-    found: list[Object] = []
+    objects: list[Object] = []
     for path, data in contents:
         read = list(documents(Source(str(path), data)))
         if own and not read:
@@ -70,8 +70,8 @@ def _objects(contents: Iterable[tuple[Path, bytes]], own: bool) -> list[Object]:
             if not (text(value, "apiVersion") and text(value, "kind") and text(value, "metadata", "name")):
                 raise StoreError(f"{path} holds a document that is no Kubernetes object: remove it from the folder")
             if not (own and is_unowned_namespace(value)):
-                found.append(value)
-    return found
+                objects.append(value)
+    return objects
 
 
 def _files(folder: str) -> list[Path]:
@@ -82,11 +82,13 @@ def _files(folder: str) -> list[Path]:
             f"{error.filename} cannot be read: {error.strerror}; correct its permissions, and run again"
         ) from error
 
-    found = []
-    for place, folders, files in os.walk(folder, onerror=unreadable):
+    paths = []
+    for directory, folders, files in os.walk(folder, onerror=unreadable):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
-        found += [Path(place, name) for name in sorted(files) if name.endswith(_ENDINGS) and not name.startswith(".")]
-    return found
+        paths += [
+            Path(directory, name) for name in sorted(files) if name.endswith(_ENDINGS) and not name.startswith(".")
+        ]
+    return paths
 
 
 class Build:
@@ -97,7 +99,7 @@ class Build:
         self.plan = _plan(folder)
 
     def objects(self, cluster: str, folder: str = "") -> list[Object]:
-        """Return what a workload cluster should have, as `files` has it."""
+        """Return the desired objects of a workload cluster from `files`."""
         return self.files(cluster, folder).objects()
 
     def files(self, cluster: str, folder: str = "") -> Files:
@@ -106,9 +108,9 @@ class Build:
         The folder of a cluster without objects contains at most a Namespace of users. An unknown cluster name is an
         error, because an empty result would delete all objects of the cluster.
         """
-        place = folder or self._own("clusters", cluster)
-        if os.path.isdir(place) and (folder or _has_objects(Path(place))):
-            return Files(tuple(_contents(_files(place), not folder)), not folder)
+        objects_folder = folder or self._own("clusters", cluster)
+        if os.path.isdir(objects_folder) and (folder or _has_objects(Path(objects_folder))):
+            return Files(tuple(_contents(_files(objects_folder), not folder)), not folder)
         if folder:
             raise StoreError(f"{folder}, the folder of cluster {cluster}, does not exist")
         if cluster in self.clusters():
@@ -120,12 +122,12 @@ class Build:
 
     def _own(self, *names: str) -> str:
         """A folder of the build, if it is there. Raises StoreError where a link leads elsewhere."""
-        place = Path(self.folder)
+        folder_path = Path(self.folder)
         for name in names:
-            place /= name
-            if os.path.lexists(place):
-                refuse_foreign_folder(place)
-        return str(place)
+            folder_path /= name
+            if os.path.lexists(folder_path):
+                refuse_foreign_folder(folder_path)
+        return str(folder_path)
 
     def control(self) -> list[Object]:
         """The objects of the control cluster."""
@@ -137,10 +139,10 @@ class Build:
 
     def _of(self, *within: str, kind: str = "") -> list[Object]:
         """The objects in a folder of the build, if it is there: all, or those of a kind, as their files are named."""
-        place = self._own(*within)
-        if not os.path.isdir(place):
+        objects_folder = self._own(*within)
+        if not os.path.isdir(objects_folder):
             return []
-        paths = [path for path in _files(place) if path.name.startswith(f"{kind.lower()}-" if kind else "")]
+        paths = [path for path in _files(objects_folder) if path.name.startswith(f"{kind.lower()}-" if kind else "")]
         return _objects(_contents(paths, own=True), own=True)
 
     def replica_statuses(self) -> list[Object]:
@@ -149,21 +151,21 @@ class Build:
 
     def secret_copies(self) -> list[dict[str, Any]]:
         """The values that are copied from the control cluster, as the plan names them."""
-        found = self.plan.get("secretCopies") or []
-        return [entry for entry in found if isinstance(entry, dict)]
+        copy_entries = self.plan.get("secretCopies") or []
+        return [entry for entry in copy_entries if isinstance(entry, dict)]
 
     def held_labels(self) -> frozenset[tuple[tuple[str, str], ...]]:
         """The labels (name, value) of all frozen objects: objects of resources with invalid manifests, and objects of
         frozen replicas."""
-        found = set()
+        object_labels = set()
         for entry in self.plan.get("held") or []:
             label = OWNER_LABELS.get(entry["kind"])
             if label:
                 labels = [(label, names.label_value(entry["name"]))]
                 if entry["namespace"]:
                     labels.append((names.NAMESPACE_LABEL, names.label_value(entry["namespace"])))
-                found.add(tuple(labels))
-        return frozenset(found) | self.frozen_labels()
+                object_labels.add(tuple(labels))
+        return frozenset(object_labels) | self.frozen_labels()
 
     def frozen_labels(self) -> frozenset[tuple[tuple[str, str], ...]]:
         """The labels (name, value) of all objects of frozen replicas."""
@@ -182,8 +184,8 @@ class Build:
 
     def blocked_clusters(self) -> frozenset[str]:
         """The workload clusters that no run waits for, as the plan names them."""
-        found = self.plan.get("blockedClusters")
-        return frozenset(name for name in (found if isinstance(found, list) else ()) if isinstance(name, str))
+        blocked = self.plan.get("blockedClusters")
+        return frozenset(name for name in (blocked if isinstance(blocked, list) else ()) if isinstance(name, str))
 
     def histories(self) -> dict[str, list[str]] | None:
         """The digests of the planned ModelReplicas of each inference cluster; None for a build without digests."""
@@ -195,13 +197,24 @@ class Build:
 
     def clusters(self) -> frozenset[str]:
         """The workload clusters of the build: with a folder, a serving stack, or a status."""
-        place = Path(self.folder, "clusters")
-        found = {path.name for path in place.iterdir() if _has_objects(path)} if place.is_dir() else set()
+        clusters_folder = Path(self.folder, "clusters")
+        cluster_names = (
+            {path.name for path in clusters_folder.iterdir() if _has_objects(path)}
+            if clusters_folder.is_dir()
+            else set()
+        )
         stacks = self._of("control", kind="ServingStack")
-        found |= {text(value, "metadata", "labels", names.CLUSTER_LABEL) for value in stacks}
-        found |= {value["metadata"]["name"] for value in self._of("status", kind="InferenceCluster")}
-        named = self.plan.get("clusters")
-        return frozenset(found | {name for name in (named if isinstance(named, list) else ()) if isinstance(name, str)})
+        cluster_names |= {text(value, "metadata", "labels", names.CLUSTER_LABEL) for value in stacks}
+        cluster_names |= {value["metadata"]["name"] for value in self._of("status", kind="InferenceCluster")}
+        planned_clusters = self.plan.get("clusters")
+        return frozenset(
+            cluster_names
+            | {
+                name
+                for name in (planned_clusters if isinstance(planned_clusters, list) else ())
+                if isinstance(name, str)
+            }
+        )
 
 
 def _has_objects(folder: Path) -> bool:
@@ -235,9 +248,9 @@ def _plan(folder: str) -> dict[str, Any]:
                 f"{folder} is no build folder (there is no {PLAN_FILE} in it): build the fleet first, or correct the "
                 "path"
             )
-        found = json.loads(read_text(path))
+        plan = json.loads(read_text(path))
     except (ValueError, RecursionError) as error:
         raise StoreError(f"{path} is not what was written there ({error}): build the fleet again") from error
-    if not isinstance(found, dict) or found.get("generator") != names.MANAGED_BY:
+    if not isinstance(plan, dict) or plan.get("generator") != names.MANAGED_BY:
         raise StoreError(f"{path} was not written by modelplane.fleet: correct the path")
-    return found
+    return plan

@@ -20,15 +20,15 @@ def commit_of(paths: Sequence[str]) -> str:
     """Return the commit that is checked out where all these paths are; empty without one, or with several.
 
     Files may have been edited since."""
-    found = {_commit(path) for path in paths}
-    return found.pop() if len(found) == 1 else ""
+    commits = {_commit(path) for path in paths}
+    return commits.pop() if len(commits) == 1 else ""
 
 
 def _commit(path: str) -> str:
     literal = Path(path.partition("*")[0] if glob.has_magic(path) else path).expanduser()
     with contextlib.suppress(OSError, ValueError):
-        place = literal.resolve()
-        for folder in (place, *place.parents):
+        resolved_path = literal.resolve()
+        for folder in (resolved_path, *resolved_path.parents):
             git = folder / ".git"
             if git.is_dir():
                 return _head(git)
@@ -48,11 +48,11 @@ def _head(git: Path) -> str:
     common = git / "commondir"
     shared = git / _text(common).strip() if common.is_file() else git
     if (shared / ref).is_file():
-        found = _text(shared / ref).strip()
+        commit = _text(shared / ref).strip()
     else:
         packed = (shared / "packed-refs").read_text(encoding="utf-8").splitlines()
-        found = next((line.partition(" ")[0] for line in packed if line.endswith(f" {ref}")), "")
-    return found if _COMMIT.fullmatch(found) else ""
+        commit = next((line.partition(" ")[0] for line in packed if line.endswith(f" {ref}")), "")
+    return commit if _COMMIT.fullmatch(commit) else ""
 
 
 def _text(path: Path) -> str:

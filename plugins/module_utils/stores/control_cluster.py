@@ -52,7 +52,7 @@ class ControlCluster:
         return [_source(value) for value in self._resources if not _is_managed(value)]
 
     def copies(self) -> list[str]:
-        """Return which resources are copies of manifests: "<kind> <namespace>/<name>"."""
+        """Return the resources that are copies of manifests: "<kind> <namespace>/<name>"."""
         return [str(_ref(value)) for value in self._resources if _is_published(value)]
 
     def applied(self, ref: Ref) -> Object | None:
@@ -72,9 +72,9 @@ class ControlCluster:
     def replicas(self, ref: Ref) -> int | None:
         """Return how many replicas the copy of a ModelDeployment on the control cluster has: `kubectl scale` and
         autoscalers set the number there, by its scale subresource."""
-        there = self.applied(ref)
-        number = fields(there, "spec").get("replicas")
-        return number if there is not None and _is_published(there) and isinstance(number, int) else None
+        live_copy = self.applied(ref)
+        number = fields(live_copy, "spec").get("replicas")
+        return number if live_copy is not None and _is_published(live_copy) and isinstance(number, int) else None
 
     def existing(self) -> list[api.Resource]:
         """Return the ModelReplicas and ModelEndpoints that earlier runs composed. Raises StoreError."""
@@ -99,22 +99,33 @@ class ControlCluster:
         if label is None:
             return built
         observed = self._observed.clusters
-        shown = {name for name, cluster in observed.items() if not cluster.unreachable and not cluster.declared}
-        written = {(place, *identity(value)): value for place, value in built}
+        observed_names = {
+            name for name, cluster in observed.items() if not cluster.unreachable and not cluster.declared
+        }
+        built_objects = {(cluster_name, *identity(value)): value for cluster_name, value in built}
         key = (label, names.label_value(ref.name), names.label_value(ref.namespace))
-        composed = [(place, _cleaned(value, _STATE_METADATA)) for place, value in self._composed.get(key, ())]
-        found = [
-            (place, file if file and place else _as_written(value, file))
-            for place, value in composed
-            for file in [written.get((place, *identity(value)))]
+        composed = [
+            (cluster_name, _cleaned(value, _STATE_METADATA)) for cluster_name, value in self._composed.get(key, ())
         ]
-        return [*found, *((place, value) for place, value in built if place and place not in shown)]
+        earlier_objects = [
+            (cluster_name, file if file and cluster_name else _as_written(value, file))
+            for cluster_name, value in composed
+            for file in [built_objects.get((cluster_name, *identity(value)))]
+        ]
+        return [
+            *earlier_objects,
+            *(
+                (cluster_name, value)
+                for cluster_name, value in built
+                if cluster_name and cluster_name not in observed_names
+            ),
+        ]
 
     def objects(self) -> dict[str, int]:
         """Return how many objects of the fleet are on each workload cluster, "" for this one: copies and composed."""
-        found = {("", *identity(value)) for value in self._resources if _is_published(value)}
-        found |= {(place, *identity(value)) for values in self._composed.values() for place, value in values}
-        return dict(Counter(place for place, *__ in found))
+        object_keys = {("", *identity(value)) for value in self._resources if _is_published(value)}
+        object_keys |= {(cluster, *identity(value)) for values in self._composed.values() for cluster, value in values}
+        return dict(Counter(cluster for cluster, *__ in object_keys))
 
     def routed(self) -> list[api.ModelRoute]:
         """Return the ModelRoutes that earlier runs composed."""
@@ -124,16 +135,19 @@ class ControlCluster:
     def _composed(self) -> Mapping[tuple[str, str, str], Sequence[tuple[str, Object]]]:
         """The composed objects by the label of their owner's kind, its name and its namespace. There may be many owners
         to ask for, so all objects are gone through once."""
-        found: dict[tuple[str, str, str], list[tuple[str, Object]]] = {}
+        objects_by_owner: dict[tuple[str, str, str], list[tuple[str, Object]]] = {}
         clusters = sorted(self._observed.clusters.items())
-        for place, objects in [("", self._observed.control), *((name, each.objects) for name, each in clusters)]:
+        for cluster, objects in [
+            ("", self._observed.control),
+            *((name, observed_cluster.objects) for name, observed_cluster in clusters),
+        ]:
             for value in objects:
                 if _is_managed(value) and not _is_published(value):
                     labels = fields(value, "metadata", "labels")
                     for label in _OWNERS & labels.keys():
                         key = (label, text(labels, label), text(labels, names.NAMESPACE_LABEL))
-                        found.setdefault(key, []).append((place, value))
-        return found
+                        objects_by_owner.setdefault(key, []).append((cluster, value))
+        return objects_by_owner
 
 
 def as_scaled(resource: api.Resource, replicas: Callable[[Ref], int | None]) -> api.Resource:
@@ -153,10 +167,10 @@ def published_copies(loaded: Loaded, known: Sequence[Object]) -> list[Object]:
     nothing of what was left out, so that others may set that (`kubectl scale`, an autoscaler). Of a manifest with
     errors the copy stays."""
     made_there = {_ref(value) for value in known if not _is_managed(value)}
-    kept = [
+    invalid_copies = [
         _cleaned(value, _STATE_METADATA) for value in known if _is_published(value) and _ref(value) in loaded.invalid
     ]
-    return kept + [
+    return invalid_copies + [
         published_copy(resource)
         for resource in (*loaded.resources, *loaded.unresolved)
         if resource.ref not in made_there and resource.labels.get(names.MANAGED_BY_LABEL) != names.MANAGED_BY
@@ -165,8 +179,8 @@ def published_copies(loaded: Loaded, known: Sequence[Object]) -> list[Object]:
 
 def left_copies(refs: Iterable[Ref], applied: Callable[[Ref], Object | None]) -> list[Object]:
     """The copies of resources that have left the manifests and are still there, kept for the status in them."""
-    found = (there for ref in refs if (there := applied(ref)) and _is_published(there))
-    return [_cleaned(there, _STATE_METADATA) for there in found]
+    live_copies = (live_copy for ref in refs if (live_copy := applied(ref)) and _is_published(live_copy))
+    return [_cleaned(live_copy, _STATE_METADATA) for live_copy in live_copies]
 
 
 def published_copy(resource: api.Resource) -> Object:
@@ -190,26 +204,32 @@ def held_resources(
     What they need is not in objects of their own alone: because of them engines have names, clusters gateways, and
     services callers and limits."""
     refs = sorted(invalid)
-    found = [held for ref in refs if ref.kind in (_GATEWAY, _POLICY) and (held := _held(ref, applied, statuses))]
-    gateways = (each for each in (*valid, *found) if isinstance(each, api.InferenceGateway))
+    applied_resources = [
+        held_resource
+        for ref in refs
+        if ref.kind in (_GATEWAY, _POLICY) and (held_resource := _held(ref, applied, statuses))
+    ]
+    gateways = (candidate for candidate in (*valid, *applied_resources) if isinstance(candidate, api.InferenceGateway))
     has_models = any(gateway.mode == "Model" for gateway in gateways)
     if has_models:
-        found += [held for ref in refs if ref.kind in _ROUTED and (held := _held(ref, applied, statuses))]
-    return found, has_models
+        applied_resources += [
+            held_resource for ref in refs if ref.kind in _ROUTED and (held_resource := _held(ref, applied, statuses))
+        ]
+    return applied_resources, has_models
 
 
 def _held(
     ref: Ref, applied: Callable[[Ref], Object | None], statuses: Mapping[Ref, Mapping[str, Any]]
 ) -> api.Resource | None:
-    there = applied(ref)
-    if there is None:
+    live_copy = applied(ref)
+    if live_copy is None:
         return None
-    written = _cleaned(there, _METADATA)
+    cleaned = _cleaned(live_copy, _METADATA)
     # Labels of a copy are none of its manifest, and one says that an endpoint is that of a replica.
-    labels = {key: value for key, value in fields(written, "metadata", "labels").items() if key not in _OF_COPIES}
+    labels = {key: value for key, value in fields(cleaned, "metadata", "labels").items() if key not in _OF_COPIES}
     status = {"status": statuses[ref]} if ref in statuses else {}
     with contextlib.suppress(api.InvalidResource):
-        return api.parse({**written, "metadata": {**written["metadata"], "labels": labels}, **status})
+        return api.parse({**cleaned, "metadata": {**cleaned["metadata"], "labels": labels}, **status})
     return None
 
 
@@ -226,7 +246,7 @@ def forgotten(
     to it; and without a service, an endpoint or a cluster, routes and certificates of others would go. `lacks` says
     that an endpoint was never applied: then none has it."""
     for ref in sorted(invalid):
-        if ref.kind == _GATEWAY and any(place for place, __ in earlier(ref)):
+        if ref.kind == _GATEWAY and any(cluster for cluster, __ in earlier(ref)):
             message = "has errors, and cannot be held: without a control cluster, how it was before is not known"
             yield Problem(message, hint="Correct its manifest: engines and clusters depend on what it says", ref=ref)
         elif ref.kind == _GATEWAY and ref.name != CONTROL_CLUSTER_GATEWAY and is_first:
@@ -255,8 +275,8 @@ def built_gateway(ref: Ref, earlier: Earlier) -> Object | None:
     None where there is no such cluster, or several."""
     if ref.kind != _GATEWAY:
         return None
-    places = {place for place, value in earlier(ref) if place and identity(value)[1] == "Gateway"}
-    return {"spec": {"clusterName": places.pop()}} if len(places) == 1 else None
+    cluster_names = {cluster for cluster, value in earlier(ref) if cluster and identity(value)[1] == "Gateway"}
+    return {"spec": {"clusterName": cluster_names.pop()}} if len(cluster_names) == 1 else None
 
 
 def declared_gateway(
@@ -266,9 +286,9 @@ def declared_gateway(
     manifest there is none of its own. Raises InvalidResource."""
     made_there = next((value for value in live if is_path_gateway(value) and not _is_managed(value)), None)
     gateways = (value for value in manifests if isinstance(value, api.InferenceGateway))
-    written = next((value for value in gateways if value.is_of_control_cluster), None)
-    if written is not None or made_there is None:
-        return written, made_there is not None
+    own_gateway = next((value for value in gateways if value.is_of_control_cluster), None)
+    if own_gateway is not None or made_there is None:
+        return own_gateway, made_there is not None
     parsed = api.parse(_cleaned(made_there, _METADATA))
     return (parsed if isinstance(parsed, api.InferenceGateway) else None), True
 
@@ -319,4 +339,4 @@ def _cleaned(value: Object, kept: Sequence[str]) -> Object:
         annotations = {key: text for key, text in metadata["annotations"].items() if key != LAST_APPLIED}
         metadata = {key: value for key, value in metadata.items() if key != "annotations"}
         metadata |= {"annotations": annotations} if annotations else {}
-    return {**{key: part for key, part in value.items() if key != "status"}, "metadata": metadata}
+    return {**{key: content for key, content in value.items() if key != "status"}, "metadata": metadata}

@@ -149,8 +149,8 @@ class DirectoryStore:
             descriptor = _open(path, os.O_RDWR | os.O_CREAT)
         except OSError as error:
             if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS) and self.folder.is_dir():
-                at = path if path.exists() else self.folder
-                self._may_only_read = f"{at} cannot be written: {error.strerror}"
+                unwritable_path = path if path.exists() else self.folder
+                self._may_only_read = f"{unwritable_path} cannot be written: {error.strerror}"
                 return self._wait_for_writer(path)
             raise StoreError(f"{self.folder} cannot be written: {error.strerror}; {_FIX}") from error
         try:
@@ -199,19 +199,19 @@ class DirectoryStore:
             if os.path.lexists(path):
                 refuse_foreign_folder(path)
                 reader.read(str(path), top, _opened(path))
-        found, self._half_written = reader.found, reader.half_written
+        texts, self._half_written = reader.found, reader.half_written
         for name, is_ours in ((PLAN_FILE, _is_document), (REPORT_FILE, _is_report)):
             path = self.folder / name
             if os.path.lexists(path):
-                found[name] = read_text(path, cut=True)
-                if not is_ours(found[name]):
+                texts[name] = read_text(path, cut=True)
+                if not is_ours(texts[name]):
                     raise StoreError(
                         f"{path} was not written by modelplane.fleet: move it, or choose another fleet_build"
                     )
-        return found
+        return texts
 
     def compare(self, before: Mapping[str, str], after: Mapping[str, str]) -> Changes:
-        """Return what has to be done to get from one set of files to another."""
+        """Return the changes between two sets of files."""
         return Changes(
             tuple(sorted(after.keys() - before.keys())),
             tuple(sorted(name for name, text in after.items() if before.get(name, text) != text)),
@@ -235,16 +235,16 @@ class DirectoryStore:
             except OSError as error:
                 raise StoreError(f"{self.folder} cannot be written: {error.strerror}; {_FIX}") from error
         removed = set(changes.removed)
-        for (gone, state), names in groupby(self.order(changes), lambda name: (name in removed, is_state(name))):
+        for (is_removal, state), names in groupby(self.order(changes), lambda name: (name in removed, is_state(name))):
             folders: set[Path] = set()
-            for place, beside in groupby(names, os.path.dirname):
-                path = self.folder / place
+            for directory, file_names in groupby(names, os.path.dirname):
+                path = self.folder / directory
                 folders.update((path, *path.parents))
-                if gone:
-                    for name in beside:
+                if is_removal:
+                    for name in file_names:
                         self._remove(self.folder / name)
                 else:
-                    self._replace(path, {os.path.basename(name): files[name] for name in beside}, sync=state)
+                    self._replace(path, {os.path.basename(name): files[name] for name in file_names}, sync=state)
             if state:
                 self._sync(folder for folder in folders if folder.is_relative_to(self.folder))
 
@@ -252,8 +252,8 @@ class DirectoryStore:
     def order(changes: Changes) -> list[str]:
         """The files in the order in which they are dealt with. State appears before, and disappears after, what is made
         from it, ModelReplicas first and last."""
-        written = sorted((*changes.added, *changes.changed), key=lambda name: (_rank(name), name))
-        return written + sorted(changes.removed, key=lambda name: (-_rank(name), name))
+        files_to_write = sorted((*changes.added, *changes.changed), key=lambda name: (_rank(name), name))
+        return files_to_write + sorted(changes.removed, key=lambda name: (-_rank(name), name))
 
     def _remove(self, path: Path) -> None:
         """Remove a file, and the folders that it leaves empty."""
@@ -275,14 +275,14 @@ class DirectoryStore:
             except OSError:
                 break
 
-    def _replace(self, place: Path, texts: Mapping[str, str], *, sync: bool) -> None:
+    def _replace(self, folder_path: Path, texts: Mapping[str, str], *, sync: bool) -> None:
         """Write files of one folder."""
-        path = place
+        path = folder_path
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
-            with self._folder(place, create=True) as folder:
+            with self._folder(folder_path, create=True) as folder:
                 for name, text in texts.items():
-                    path = place / name
+                    path = folder_path / name
                     # A name at which no other user has put a link.
                     temporary = f".{secrets.token_hex(8)}{_TEMPORARY}"
                     with os.fdopen(os.open(temporary, flags, 0o666, dir_fd=folder), "wb") as stream:
@@ -296,9 +296,9 @@ class DirectoryStore:
 
     def _sync(self, folders: Iterable[Path]) -> None:
         """Have the names in these folders on the disk, and that of the build folder."""
-        for each in folders:
+        for folder in folders:
             try:
-                with self._folder(each) as descriptor:
+                with self._folder(folder) as descriptor:
                     os.fsync(descriptor)
             except FileNotFoundError:
                 # It was empty, and went.
@@ -306,7 +306,7 @@ class DirectoryStore:
             except OSError as error:
                 # Some file systems of networks have nothing to sync of a folder.
                 if error.errno not in (errno.EINVAL, errno.ENOTSUP):
-                    raise StoreError(f"{each} cannot be written: {error.strerror}; {_FIX}") from error
+                    raise StoreError(f"{folder} cannot be written: {error.strerror}; {_FIX}") from error
         with contextlib.suppress(OSError):
             descriptor = os.open(self.folder.resolve().parent, _FOLDER)
             try:
@@ -319,11 +319,11 @@ class DirectoryStore:
         """A descriptor of a folder of the build. No link is followed on the way below the build folder itself, whatever
         a user puts there meanwhile. Raises StoreError for one, and OSError."""
         descriptor = os.open(self.folder, _FOLDER)
-        place = self.folder
+        folder_path = self.folder
         try:
             for name in path.relative_to(self.folder).parts:
-                place /= name
-                below = _open_folder(place, descriptor, create=create)
+                folder_path /= name
+                below = _open_folder(folder_path, descriptor, create=create)
                 os.close(descriptor)
                 descriptor = below
             yield descriptor
@@ -332,12 +332,12 @@ class DirectoryStore:
 
     def _clean(self) -> None:
         """Remove what a killed run left half-written: once, as the lock keeps others from leaving more."""
-        left = self._half_written
-        if left is None:
+        temporary_files = self._half_written
+        if temporary_files is None:
             walks = (os.walk(self.folder / top) for top in _FOLDERS)
             every = (Path(folder, name) for walk in walks for folder, __, names in walk for name in names)
-            left = [path for path in every if path.name.endswith(_TEMPORARY)]
-        for path in (*self.folder.glob(f".*{_TEMPORARY}"), *left):
+            temporary_files = [path for path in every if path.name.endswith(_TEMPORARY)]
+        for path in (*self.folder.glob(f".*{_TEMPORARY}"), *temporary_files):
             if path.is_symlink() or not path.is_dir():
                 self._remove(path)
         self._half_written = []
@@ -453,8 +453,8 @@ class _Reader:
                             links.append(entry.name)
             except OSError as error:
                 raise _not_read(place, error) from error
-            for each in sorted(links):
-                refuse_foreign_folder(Path(place, each))
+            for link in sorted(links):
+                refuse_foreign_folder(Path(place, link))
             for file in sorted(files):
                 if not file.startswith("."):
                     self.found[f"{name}/{file}"] = self._text(f"{place}/{file}", f"{name}/{file}", file, descriptor)
@@ -468,16 +468,16 @@ class _Reader:
 
     def _text(self, path: str, name: str, file: str, folder: int) -> str:
         """The text of a file, given by its path, its name in the build, and that in an open folder."""
-        # Most files are of another kind, as their names say already.
+        # The first test is cheap, and excludes most files by the kind in their name.
         is_ours = file.partition("-")[0] in _ANY_STATE and is_state(name)
-        whole = is_ours and not (self._elsewhere and not name.startswith("clusters/"))
+        must_be_complete = is_ours and not (self._elsewhere and not name.startswith("clusters/"))
         text = _usual_text(file, folder)
         if text is None:
             try:
-                text = _decoded(_content(*_open_file(path, file, os.O_RDONLY, folder)), cut=not whole)
+                text = _decoded(_content(*_open_file(path, file, os.O_RDONLY, folder)), cut=not must_be_complete)
             except (OSError, UnicodeDecodeError) as error:
                 raise _not_read(path, error) from error
-        if whole:
+        if must_be_complete:
             _refuse_torn(path, text)
         if not text.startswith(_MARK) and not (_OBJECT.fullmatch(name) and HEADER.startswith(text)):
             raise StoreError(
@@ -523,13 +523,13 @@ def _content(descriptor: int, status: os.stat_result) -> bytes:
     try:
         size = status.st_size
         # One more, so that a file of the size that is known takes one call.
-        found = os.read(descriptor, size + 1)
-        if len(found) == size:
-            return found
-        parts = [found]
-        while part := os.read(descriptor, 1 << 16):
-            parts.append(part)
-        return b"".join(parts)
+        content = os.read(descriptor, size + 1)
+        if len(content) == size:
+            return content
+        chunks = [content]
+        while chunk := os.read(descriptor, 1 << 16):
+            chunks.append(chunk)
+        return b"".join(chunks)
     finally:
         os.close(descriptor)
 
@@ -558,8 +558,8 @@ def _holder(path: Path) -> str:
 
 def _kind(name: str) -> str:
     """The kind, in lower case, of the object that a file of the build holds; "" for another file."""
-    found = _OBJECT.fullmatch(name)
-    return found[3] if found else ""
+    name_match = _OBJECT.fullmatch(name)
+    return name_match[3] if name_match else ""
 
 
 def is_state(name: str) -> bool:
@@ -577,13 +577,13 @@ def _refuse_torn(path: str | Path, text: str) -> None:
     """Raise StoreError for a file of the state that was cut off. Earlier releases wrote no end that could be missing,
     but a last line that ends."""
     if text.startswith(STATE_HEADER):
-        whole = text.endswith(f"\n{_END}")
+        is_complete = text.endswith(f"\n{_END}")
     elif text.startswith(_MARK):
-        whole = text.count("\n") > 1 and text.endswith("\n")
+        is_complete = text.count("\n") > 1 and text.endswith("\n")
     else:
         # Neither is what another owner wrote, for which there is another message.
-        whole = not _MARK.startswith(text)
-    if not whole:
+        is_complete = not _MARK.startswith(text)
+    if not is_complete:
         raise StoreError(f"{path} was modified (it is truncated); {HOW_TO_RESTORE}")
 
 
@@ -641,11 +641,11 @@ def status_files(files: Mapping[str, str]) -> dict[str, str]:
 
 def cluster_files(files: Mapping[str, str]) -> dict[str, dict[str, str]]:
     """The files of each workload cluster of a build that has any."""
-    found: dict[str, dict[str, str]] = {}
+    files_by_cluster: dict[str, dict[str, str]] = {}
     for name, text in files.items():
         if name.startswith("clusters/"):
-            found.setdefault(name.split("/", 2)[1], {})[name] = text
-    return found
+            files_by_cluster.setdefault(name.split("/", 2)[1], {})[name] = text
+    return files_by_cluster
 
 
 def is_model_route(name: str) -> bool:
@@ -656,9 +656,9 @@ def is_model_route(name: str) -> bool:
 def object_counts(files: Mapping[str, str]) -> dict[str, int]:
     """Return how many objects a build has for each workload cluster, "" for the control cluster."""
     owned = {name: text for name, text in files.items() if not is_unowned_namespace(name, text)}
-    found = {name: len(each) for name, each in cluster_files(owned).items()}
+    counts = {name: len(cluster_texts) for name, cluster_texts in cluster_files(owned).items()}
     control = sum(name.startswith("control/") for name in owned)
-    return {"": control, **found} if control else found
+    return {"": control, **counts} if control else counts
 
 
 def is_unowned_namespace(name: str, text: str) -> bool:
@@ -679,8 +679,8 @@ def object_text(text: str) -> str:
 
 
 def object_path(top: str, value: Mapping[str, object]) -> str:
-    """Return where an object's file is below `top`. Cluster-scoped ones sort first, so that `kubectl apply -R` meets a
-    Namespace before what is in it. Names of Kubernetes objects have no characters that lead elsewhere."""
+    """Return the path of the file of an object below `top`. Cluster-scoped objects sort first, because
+    `kubectl apply -R` must create a Namespace before its objects. Object names cannot contain path separators."""
     metadata = value["metadata"]
     kind = str(value["kind"]).lower()
     name = file_name(f"{kind}-{metadata['name']}", ".yaml")  # type: ignore[index]

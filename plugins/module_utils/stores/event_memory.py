@@ -21,20 +21,20 @@ from .directory import StoreError, document_text
 def read_memory(path: str) -> Memory:
     """Return the incidents of a file, none when there is no file. Raises StoreError."""
     try:
-        found = json.loads(Path(path).read_text(encoding="utf-8"))
+        document = json.loads(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
     except OSError as error:
         raise StoreError(f"{path} cannot be read: {error.strerror}") from error
     except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, Mapping) or found.get("generator") != names.MANAGED_BY:
+        document = None
+    if not isinstance(document, Mapping) or document.get("generator") != names.MANAGED_BY:
         raise StoreError(f"{path} was not written by the event source: move it, or choose another file as state")
     return {
         Subject(text(entry, "type"), text(entry, "namespace"), text(entry, "name")): Remembered(
             text(entry, "since"), entry.get("reported") is True
         )
-        for entry in entries(found, "incidents")
+        for entry in entries(document, "incidents")
         if text(entry, "since")
     }
 

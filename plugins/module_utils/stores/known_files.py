@@ -57,11 +57,11 @@ class KnownFiles:
 
     def prove(self, group: str, inputs: Inputs, files: Mapping[str, str]) -> bool:
         """Return True if a seal proves that these inputs are composed to these files (texts by name)."""
-        known = self._before.get(group)
-        if known is None:
+        known_seal = self._before.get(group)
+        if known_seal is None:
             return False
         seal = _seal(self._key, inputs, files)
-        if not secrets.compare_digest(seal.encode(), known.encode()):
+        if not secrets.compare_digest(seal.encode(), known_seal.encode()):
             return False
         self._after[group] = seal
         return True
@@ -85,10 +85,10 @@ class KnownFiles:
 def _seal(key: bytes, inputs: Inputs, files: Mapping[str, str]) -> str:
     """Return the digest of inputs and files. The length of each text separates the texts."""
     digest = hashlib.blake2b(_code(), key=key, digest_size=_SEAL_BYTES)
-    for parts in (tuple(inputs()), tuple(part for file in sorted(files.items()) for part in file)):
-        lengths = ",".join(map(str, map(len, parts)))
+    for texts in (tuple(inputs()), tuple(entry_text for file in sorted(files.items()) for entry_text in file)):
+        lengths = ",".join(map(str, map(len, texts)))
         digest.update(f"{lengths}:".encode())
-        digest.update("".join(parts).encode("utf-8", "surrogatepass"))
+        digest.update("".join(texts).encode("utf-8", "surrogatepass"))
     return digest.hexdigest()
 
 
@@ -107,14 +107,14 @@ def _seals(path: Path) -> dict[str, str]:
 def _key(place: Path, *, make: bool) -> bytes:
     """The key of the user, empty if there is none."""
     path = place / _KEY
-    found = _own_content(path, _KEY_BYTES, others=0o077)
-    if len(found) != _KEY_BYTES and make:
-        found = secrets.token_bytes(_KEY_BYTES)
+    key_bytes = _own_content(path, _KEY_BYTES, others=0o077)
+    if len(key_bytes) != _KEY_BYTES and make:
+        key_bytes = secrets.token_bytes(_KEY_BYTES)
         try:
-            atomic_file.write(path, found)
+            atomic_file.write(path, key_bytes)
         except OSError:
             return b""
-    return found if len(found) == _KEY_BYTES else b""
+    return key_bytes if len(key_bytes) == _KEY_BYTES else b""
 
 
 def _own_content(path: Path, most: int, others: int = 0o022) -> bytes:

@@ -62,19 +62,21 @@ def refuse_partial_fleet(state: State, kinds: Collection[str]) -> None:
     folder = state.home == "folder"
     if state.existing:
         missing = [kind for kind in ("InferenceCluster", "ModelDeployment") if kind not in kinds]
-        there = f"the {'build folder' if folder else 'control cluster'} has replicas"
+        remnants = f"the {'build folder' if folder else 'control cluster'} has replicas"
     else:
         lacks_clusters = any(state.objects) and "InferenceCluster" not in kinds
         missing = ["InferenceCluster"] if lacks_clusters else ["resource"] if state.objects and not kinds else []
-        places = [
-            f"{number} of {f'cluster {place}' if place else 'the control cluster'}"
-            for place, number in sorted(state.objects.items())
+        object_counts = [
+            f"{number} of {f'cluster {cluster}' if cluster else 'the control cluster'}"
+            for cluster, number in sorted(state.objects.items())
         ]
         total = count(sum(state.objects.values()), "object")
-        there = f"{'the build folder has' if folder else 'clusters have'} {total} of the fleet ({some(places)})"
+        remnants = (
+            f"{'the build folder has' if folder else 'clusters have'} {total} of the fleet ({some(object_counts)})"
+        )
     if missing:
         raise StoreError(
-            f"{there}, but the manifests have no {' and no '.join(missing)}: everything would be removed. Give all "
+            f"{remnants}, but the manifests have no {' and no '.join(missing)}: everything would be removed. Give all "
             "manifests of the fleet, or set fleet_allow_empty to true if that is intended"
         )
 
@@ -82,17 +84,19 @@ def refuse_partial_fleet(state: State, kinds: Collection[str]) -> None:
 def routed(files: Mapping[str, str]) -> list[api.ModelRoute]:
     """Return the ModelRoutes in the files of a build. Unreadable files are skipped."""
     read = (documents(Source(name, text.encode())) for name, text in files.items() if is_model_route(name))
-    return model_routes(document.value for found in read for document in found if not document.problems)
+    return model_routes(
+        document.value for file_documents in read for document in file_documents if not document.problems
+    )
 
 
 def existing(folder: str, files: Mapping[str, str]) -> list[api.Resource]:
     """Return the ModelReplicas and ModelEndpoints of the last run. Raises StoreError."""
-    found: list[api.Resource] = []
+    resources: list[api.Resource] = []
     reader = _Reader()
     for name, text in state_files(files).items():
         resource = reader.read(object_text(text))
-        found += [resource] if resource else _resources(os.path.join(folder, name), text)
-    return found
+        resources += [resource] if resource else _resources(os.path.join(folder, name), text)
+    return resources
 
 
 class _Reader:
@@ -108,30 +112,30 @@ class _Reader:
         self._engines: dict[str, list[api.Model]] = {}
 
     def read(self, text: str) -> api.Resource | None:
-        """Return what is in a file of the state; None where it is written otherwise, or is to be complained about."""
-        head, __, rest = text.partition(_METADATA)
-        metadata, __, spec = rest.partition(_SPEC)
-        before, has_engines, after = spec.partition(_ENGINES)
+        """Return the resource in a file of the state; None if the file has another format or an error."""
+        head, __, after_metadata = text.partition(_METADATA)
+        metadata, __, spec = after_metadata.partition(_SPEC)
+        before_engines, has_engines, after_engines = spec.partition(_ENGINES)
         # Lists and texts of engines are indented deeper, or start with a dash.
-        next_key = _NEXT_KEY.search(after)
-        end = next_key.start() if next_key else len(after)
-        engines, others = after[:end], after[end:]
+        next_key = _NEXT_KEY.search(after_engines)
+        end = next_key.start() if next_key else len(after_engines)
+        engines, after_key = after_engines[:end], after_engines[end:]
         # Of a mapping that is deeper, engines in this column would be no part.
         if "\n---" in text or "\n..." in text or not spec.startswith("  ") or spec.startswith("   "):
             return None
-        known: dict[tuple[str, ...], api.Model | list[api.Model]] = {}
+        known_models: dict[tuple[str, ...], api.Model | list[api.Model]] = {}
         content = self._head(head)
         if metadata in self._metadata:
-            known["metadata",] = self._metadata[metadata]
+            known_models["metadata",] = self._metadata[metadata]
         else:
             content |= _mapping("metadata", f"{metadata}\n")
         if has_engines and engines in self._engines:
-            known["spec", "engines"] = self._engines[engines]
-            spec = f"{before}\n{others}"
+            known_models["spec", "engines"] = self._engines[engines]
+            spec = f"{before_engines}\n{after_key}"
         content |= _mapping("spec", spec)
-        if ("spec", "engines") in known and "engines" in content.get("spec", ()):
+        if ("spec", "engines") in known_models and "engines" in content.get("spec", ()):
             return None
-        resource = api.parse_with(content, known)
+        resource = api.parse_with(content, known_models)
         if not isinstance(resource, (api.ModelReplica, api.ModelEndpoint)):
             return None
         self._metadata[metadata] = resource.metadata
@@ -159,23 +163,23 @@ def _mapping(key: str, lines: str) -> dict[str, Any]:
     return read[0][1] if read and len(read) == 1 and list(read[0][1]) == [key] else {}
 
 
-def _resources(place: str, text: str) -> list[api.Resource]:
-    """Return what is in a file of the state. Raises StoreError."""
-    found: list[api.Resource] = []
-    read = list(documents(Source(place, text.encode())))
+def _resources(file_path: str, text: str) -> list[api.Resource]:
+    """Return the resources in a file of the state. Raises StoreError."""
+    resources: list[api.Resource] = []
+    read = list(documents(Source(file_path, text.encode())))
     if not read:
-        raise StoreError(f"{place} was modified (it is empty); {HOW_TO_RESTORE}")
+        raise StoreError(f"{file_path} was modified (it is empty); {HOW_TO_RESTORE}")
     for document in read:
         problems = list(document.problems)
         if not problems:
             try:
                 resource = api.parse(document.value)
                 if not isinstance(resource, (api.ModelReplica, api.ModelEndpoint)):
-                    problems = [Problem("is neither a ModelReplica nor a ModelEndpoint", file=place)]
-                found.append(resource)
+                    problems = [Problem("is neither a ModelReplica nor a ModelEndpoint", file=file_path)]
+                resources.append(resource)
             except api.InvalidResource as error:
-                problems = [problem.at(file=place, line=None, document=None) for problem in error.problems]
+                problems = [problem.at(file=file_path, line=None, document=None) for problem in error.problems]
         if problems:
             lines = "\n".join(str(problem) for problem in problems)
-            raise StoreError(f"{place} was modified; {HOW_TO_RESTORE}:\n{lines}")
-    return found
+            raise StoreError(f"{file_path} was modified; {HOW_TO_RESTORE}:\n{lines}")
+    return resources

@@ -76,25 +76,27 @@ class _Reader:
 
     def _add_existing(self, path: str) -> None:
         if os.path.isdir(path):
-            before = len(self.sources) + len(self.problems)
+            previous_count = len(self.sources) + len(self.problems)
             seen = False
-            for found in self._walk(path):
+            for file_path in self._walk(path):
                 seen = True
-                self._add_file(found)
-            if not seen and len(self.sources) + len(self.problems) == before:
+                self._add_file(file_path)
+            if not seen and len(self.sources) + len(self.problems) == previous_count:
                 self._problem(path, "is a folder without manifests", f"Of a folder, {_MANIFESTS}")
         else:
             self._add_file(path)
 
     def _add_pattern(self, pattern: str) -> None:
-        before, after = _split_pattern(pattern)
+        literal_prefix, recursive_components = _split_pattern(pattern)
         try:
-            matches = sorted(glob.glob(before)) if before else [""]
+            matches = sorted(glob.glob(literal_prefix)) if literal_prefix else [""]
         except (OSError, ValueError) as error:
             self._problem(pattern, f"is not a pattern that can be searched: {error}")
             return
-        if after:
-            matches = sorted(found for top in matches for found in self._matching(top, after))
+        if recursive_components:
+            matches = sorted(
+                matched_path for top in matches for matched_path in self._matching(top, recursive_components)
+            )
         for match in matches:
             self._add_existing(match)
         if not matches:
@@ -106,10 +108,10 @@ class _Reader:
         """Files below `top` whose path from there matches. Not `glob`: it follows loops of links as far as they go."""
         if not os.path.isdir(top or "."):
             return
-        for found in self._walk(top or ".", ("",)):
-            relative = os.path.relpath(found, top or ".")
+        for file_path in self._walk(top or ".", ("",)):
+            relative = os.path.relpath(file_path, top or ".")
             if _matches(relative.split(os.sep), patterns):
-                yield found if top else relative
+                yield file_path if top else relative
 
     def _walk(self, top: str, suffixes: tuple[str, ...] = SUFFIXES) -> Iterator[str]:
         """Files below `top`, sorted; each real folder once, so that loops of links end."""
@@ -211,11 +213,13 @@ def _working_directory() -> str:
 
 def _split_pattern(pattern: str) -> tuple[str, list[str]]:
     """A pattern -> what stands before its first `**`, and the components from there on."""
-    parts = pattern.split("/")
-    if "**" not in parts:
+    components = pattern.split("/")
+    if "**" not in components:
         return pattern, []
-    at = parts.index("**")
-    return "/".join(parts[:at]) or ("/" if at else ""), [part for part in parts[at:] if part]
+    index = components.index("**")
+    return "/".join(components[:index]) or ("/" if index else ""), [
+        component for component in components[index:] if component
+    ]
 
 
 def _matches(names: Sequence[str], patterns: Sequence[str]) -> bool:
@@ -223,13 +227,13 @@ def _matches(names: Sequence[str], patterns: Sequence[str]) -> bool:
 
     def reachable(states: set[int]) -> set[int]:
         """With the states that are reached when `**` stands for nothing."""
-        pending, found = list(states), set(states)
+        pending, closure = list(states), set(states)
         while pending:
             state = pending.pop()
-            if state < len(patterns) and patterns[state] == "**" and state + 1 not in found:
-                found.add(state + 1)
+            if state < len(patterns) and patterns[state] == "**" and state + 1 not in closure:
+                closure.add(state + 1)
                 pending.append(state + 1)
-        return found
+        return closure
 
     states = reachable({0})
     for name in names:
@@ -280,7 +284,7 @@ def _is_hidden_by_permissions(path: str) -> bool:
 
 
 def _hint_of_missing(path: str) -> str:
-    """Return what was probably meant by a path that does not exist, else where it ends or begins."""
+    """Return a hint for a missing path: a similar path, the missing directory, or the base of relative paths."""
     missing = _first_missing(path)
     folder, name = os.path.split(missing)
     with contextlib.suppress(OSError), os.scandir(folder or ".") as entries:

@@ -25,24 +25,24 @@ _OURS = (b'{"clusters":', b'{"accounts":')
 
 def observations_text(document: Mapping[str, Any]) -> str:
     """The text of an observation: JSON, a line for each cluster and account, the same for the same observation."""
-    inside = ",\n".join(map(_json, document.get(_ACCOUNTS) or ()))
-    section = f'"{_ACCOUNTS}":[\n{inside}\n]' if inside else ""
+    account_lines = ",\n".join(map(_json, document.get(_ACCOUNTS) or ()))
+    section = f'"{_ACCOUNTS}":[\n{account_lines}\n]' if account_lines else ""
     if section and document.keys() == {_ACCOUNTS}:
         return f"{{{section}}}\n"
     clusters = document.get("clusters") or {}
     lines = ",\n".join(f"{_json(name)}:{_json(clusters[name])}" for name in sorted(clusters))
     control = _json(document.get("control") or {})
-    after = f",\n{section}" if section else ""
-    return f'{{"clusters":{{\n{lines}\n}},\n"control":{control}{after}}}\n'
+    accounts_suffix = f",\n{section}" if section else ""
+    return f'{{"clusters":{{\n{lines}\n}},\n"control":{control}{accounts_suffix}}}\n'
 
 
 def write_observations(path: str, document: Mapping[str, Any]) -> bool:
     """Write an observation to a file that its owner alone can read, atomically, when it differs from what is there.
     Whether it was written. Accounts in the file stay. Raises StoreError."""
     with _locked(path):
-        before = _read(path)
-        kept = _document(path, before).get(_ACCOUNTS) if b'"accounts":' in before else None
-        return _write(path, before, {**({_ACCOUNTS: kept} if kept else {}), **document})
+        previous_text = _read(path)
+        kept_accounts = _document(path, previous_text).get(_ACCOUNTS) if b'"accounts":' in previous_text else None
+        return _write(path, previous_text, {**({_ACCOUNTS: kept_accounts} if kept_accounts else {}), **document})
 
 
 def update_accounts(
@@ -54,22 +54,22 @@ def update_accounts(
         text = _read(path)
         document = _document(path, text)
         try:
-            before = accounts(document)
+            previous_accounts = accounts(document)
             # Read the new accounts back before writing, so that the limits of the fields hold.
-            after = accounts({_ACCOUNTS: accounts_wire(tuple(change(before)))})
+            changed_accounts = accounts({_ACCOUNTS: accounts_wire(tuple(change(previous_accounts)))})
         except ObservationError as error:
             raise StoreError(f"{path}: {error}") from error
-        if after != before and not check_mode:
-            _write(path, text, {**document, _ACCOUNTS: accounts_wire(after)})
-    return before, after
+        if changed_accounts != previous_accounts and not check_mode:
+            _write(path, text, {**document, _ACCOUNTS: accounts_wire(changed_accounts)})
+    return previous_accounts, changed_accounts
 
 
-def _write(path: str, before: bytes, document: Mapping[str, Any]) -> bool:
+def _write(path: str, previous_text: bytes, document: Mapping[str, Any]) -> bool:
     data = observations_text(document).encode()
     try:
-        if before == data and not os.stat(path).st_mode & 0o077:
+        if previous_text == data and not os.stat(path).st_mode & 0o077:
             return False
-        _refuse_foreign(path, before)
+        _refuse_foreign(path, previous_text)
         atomic_file.write(path, data)
     except OSError as error:
         raise _unwritable(path, error) from error
@@ -95,15 +95,15 @@ def _locked(path: str) -> Iterator[None]:
 
 
 def _document(path: str, data: bytes) -> dict[str, Any]:
-    """Return what a file of observations has, empty for none."""
+    """Return the document of a file of observations, empty if the file is missing."""
     if not data:
         return {}
     _refuse_foreign(path, data)
     try:
-        found = json.loads(data)
+        document = json.loads(data)
     except ValueError as error:
         raise StoreError(f"{path} is damaged: remove it, and observe the fleet again ({error})") from error
-    return dict(found)
+    return dict(document)
 
 
 def _refuse_foreign(path: str, data: bytes) -> None:

@@ -29,13 +29,13 @@ _ANY = ""
 
 def model_routes(values: Iterable[Object]) -> list[api.ModelRoute]:
     """Return the ModelRoutes among objects, without their status. What is none any more is skipped."""
-    found = []
+    routes = []
     for value in values:
         if text(value, "kind") == api.ModelRoute.KIND:
             with contextlib.suppress(api.InvalidResource):
-                route = api.parse({key: part for key, part in value.items() if key != "status"})
-                found += [route] if isinstance(route, api.ModelRoute) else []
-    return found
+                route = api.parse({key: content for key, content in value.items() if key != "status"})
+                routes += [route] if isinstance(route, api.ModelRoute) else []
+    return routes
 
 
 class EarlierObjects:
@@ -48,13 +48,13 @@ class EarlierObjects:
 
     @cached_property
     def _by_namespace(self) -> Mapping[str, Sequence[str]]:
-        found: dict[str, list[str]] = {}
+        files_by_namespace: dict[str, list[str]] = {}
         for name in sorted(self._files):
-            parts = name.split("/")
-            if parts[0] in ("control", "clusters"):
-                namespace = parts[-2] if parts[-3:-2] == ["namespaces"] else ""
-                found.setdefault(namespace, []).append(name)
-        return found
+            segments = name.split("/")
+            if segments[0] in ("control", "clusters"):
+                namespace = segments[-2] if segments[-3:-2] == ["namespaces"] else ""
+                files_by_namespace.setdefault(namespace, []).append(name)
+        return files_by_namespace
 
     def __call__(self, ref: Ref) -> Sequence[tuple[str, Object]]:
         """Each object with its workload cluster, or "" for the control cluster."""
@@ -63,12 +63,12 @@ class EarlierObjects:
             return ()
         value = names.label_value(ref.name)
         return [
-            (name.split("/")[1] if name.startswith("clusters/") else "", found)
+            (name.split("/")[1] if name.startswith("clusters/") else "", built_object)
             for tree, namespaces in self._places(ref)
-            for name in sorted({name for each in namespaces for name in self._naming(label, value, each)})
+            for name in sorted({name for namespace in namespaces for name in self._naming(label, value, namespace)})
             if name.startswith(tree)
-            for found in self._objects(name)
-            if text(found, "metadata", "labels", label) == value
+            for built_object in self._objects(name)
+            if text(built_object, "metadata", "labels", label) == value
         ]
 
     def _places(self, ref: Ref) -> Iterator[tuple[str, Iterable[str]]]:
@@ -77,8 +77,8 @@ class EarlierObjects:
             tree = "" if ref.kind == "ModelCache" else "clusters/"
             yield tree, [names.workload_namespace(ref.namespace)]
             return
-        own = {"", constants.SYSTEM_NAMESPACE} if not ref.namespace else {ref.namespace}
-        yield "control/", self._by_namespace if ref.kind == "InferenceGateway" else own
+        namespaces = {"", constants.SYSTEM_NAMESPACE} if not ref.namespace else {ref.namespace}
+        yield "control/", self._by_namespace if ref.kind == "InferenceGateway" else namespaces
         # Objects of gateways in mode Model on their clusters.
         if ref.kind == "InferenceGateway":
             yield "clusters/", self._by_namespace
@@ -88,21 +88,21 @@ class EarlierObjects:
     def _naming(self, label: str, value: str, namespace: str) -> Iterable[str]:
         """Return the files of a namespace that may have this value of a label. There may be many values to ask for, so
         all files are searched once."""
-        found = self._by_owner.get((label, namespace))
-        if found is None:
-            found = self._by_owner[label, namespace] = self._indexed(label, namespace)
-        return (*found.get(value, ()), *found.get(_ANY, ()))
+        files_by_owner = self._by_owner.get((label, namespace))
+        if files_by_owner is None:
+            files_by_owner = self._by_owner[label, namespace] = self._indexed(label, namespace)
+        return (*files_by_owner.get(value, ()), *files_by_owner.get(_ANY, ()))
 
     def _indexed(self, label: str, namespace: str) -> Mapping[str, Sequence[str]]:
         pattern = re.compile(rf"{re.escape(label)}[\"']?: *[\"']?([\w.-]+)", re.ASCII)
-        found: dict[str, list[str]] = {}
+        files_by_owner: dict[str, list[str]] = {}
         for name in self._by_namespace.get(namespace, ()):
-            written = self._files[name]
-            values = pattern.findall(written)
+            content = self._files[name]
+            values = pattern.findall(content)
             # Files that were edited by hand may be written in other ways: they are parsed for each value.
-            for value in set(values) if len(values) == written.count(label) else [_ANY]:
-                found.setdefault(value, []).append(name)
-        return found
+            for value in set(values) if len(values) == content.count(label) else [_ANY]:
+                files_by_owner.setdefault(value, []).append(name)
+        return files_by_owner
 
     def _objects(self, name: str) -> Iterator[Object]:
         for document in documents(Source(os.path.join(self._folder, name), self._files[name].encode())):

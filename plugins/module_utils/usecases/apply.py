@@ -111,27 +111,27 @@ class Outcomes:
 
     @property
     def every(self) -> Sequence[Outcome]:
-        """Those of all clusters, with that of the control cluster."""
+        """Return the outcomes of all clusters, including the control cluster."""
         return [*self.clusters.values(), *([self.control] if self.control else [])]
 
     @property
     def changed(self) -> bool:
         """Return whether anything changed on any cluster."""
-        return any(isinstance(each, Applied) and each.changed for each in self.every)
+        return any(isinstance(outcome, Applied) and outcome.changed for outcome in self.every)
 
 
 def object_changes(cluster: str, applied: Iterable[Applied]) -> ObjectChanges:
     """Return the counts of objects that a run changed on a cluster, without statuses.
 
     An object that a later step changed back does not count."""
-    first: dict[Key, Result] = {}
-    last: dict[Key, Result] = {}
+    first_results: dict[Key, Result] = {}
+    last_results: dict[Key, Result] = {}
     for outcome in applied:
         for result in outcome.results:
             if result.action in CHANGES and not result.subresource:
-                first.setdefault(result.key, result)
-                last[result.key] = result
-    kinds = (_net_change(result.before, last[key].after) for key, result in first.items())
+                first_results.setdefault(result.key, result)
+                last_results[result.key] = result
+    kinds = (_net_change(result.before, last_results[key].after) for key, result in first_results.items())
     return counted(cluster, Counter(filter(None, kinds)))
 
 
@@ -212,10 +212,10 @@ def _cluster_lock(
         options = settings.options
         with (
             connect(None) as control,
-            cluster_locked(control, options.fleet, cluster, *lease, options.progress) as gone,
+            cluster_locked(control, options.fleet, cluster, *lease, options.progress) as is_lock_lost,
         ):
             check(control)
-            client.write_until(lambda: lost() or gone())
+            client.write_until(lambda: lost() or is_lock_lost())
             yield
         # Nothing is written by who only waits.
         client.write_until(lambda: True)
@@ -234,8 +234,8 @@ def _run_decision(settings: Settings, generation: int, connect: Connect) -> Outc
             target.name: functools.partial(_desired_state, decisions, index, target.name) for target in settings.targets
         }
         desired = {
-            name: Failure(str(found)) if isinstance(found, ApiError) else found
-            for name, found in fan_out(work, settings.forks).items()
+            name: Failure(str(outcome)) if isinstance(outcome, ApiError) else outcome
+            for name, outcome in fan_out(work, settings.forks).items()
         }
         lock = None
         if settings.lease is not None:
@@ -274,16 +274,16 @@ def decide(settings: Settings, known: dict[str, tuple[str, Packed]] | None = Non
         if settings.lease is None
         else DirectoryStore(build.folder).lock(settings.lock_timeout, settings.options.progress)
     ):
-        found = _packed_states(build, settings.targets, {} if known is None else known)
-        others = build.clusters()
-    failures = {name: Failure(str(each)) for name, each in found.items() if isinstance(each, StoreError)}
-    decided = {name: each for name, each in found.items() if isinstance(each, Packed)}
+        packed_states = _packed_states(build, settings.targets, {} if known is None else known)
+        cluster_names = build.clusters()
+    failures = {name: Failure(str(state)) for name, state in packed_states.items() if isinstance(state, StoreError)}
+    decided = {name: state for name, state in packed_states.items() if isinstance(state, Packed)}
     with _locked(replace(settings, targets=())) as (locked, __):
         if locked.control is None:
             raise DecisionError("a decision is published on the control cluster: give control as well")
         with locked.control(None) as client:
             decisions = Decisions(client, settings.options.fleet, settings.forks)
-            compared = decisions.compare(decided, others)
+            compared = decisions.compare(decided, cluster_names)
             head = compared.head
             if settings.lease is not None:
                 head = decisions.publish(compared, settings.lease[0], _now())
@@ -293,25 +293,30 @@ def decide(settings: Settings, known: dict[str, tuple[str, Packed]] | None = Non
 def _packed_states(
     build: Build, targets: Iterable[Target], known: dict[str, tuple[str, Packed]]
 ) -> dict[str, Packed | StoreError]:
-    """Return what each workload cluster should have by a build, as it is published, and note it in `known`."""
-    found: dict[str, Packed | StoreError] = {}
-    held, blocked, copied = build.held_labels(), build.blocked_clusters(), _copied(build)
+    """Return the published desired state of each workload cluster in a build, and store it in `known`."""
+    states: dict[str, Packed | StoreError] = {}
+    frozen_labels, blocked, copied = build.held_labels(), build.blocked_clusters(), _copied(build)
     replicas, histories = build.replicas(), build.histories()
     for target in targets:
         copies, is_blocked = copied.get(target.name, ()), target.name in blocked
         history = None if histories is None else histories.get(target.name, [])
         try:
             files = build.files(target.name, target.folder)
-            made_of = json.dumps([files.digest, copies, sorted(held), is_blocked, history], sort_keys=True)
+            made_of = json.dumps([files.digest, copies, sorted(frozen_labels), is_blocked, history], sort_keys=True)
             if target.name not in known or known[target.name][0] != made_of:
                 state = DesiredState(
-                    build.to_apply(files.objects()), copies, held, is_blocked, replicas.get(target.name, ()), history
+                    build.to_apply(files.objects()),
+                    copies,
+                    frozen_labels,
+                    is_blocked,
+                    replicas.get(target.name, ()),
+                    history,
                 )
                 known[target.name] = made_of, packed(state)
-            found[target.name] = known[target.name][1]
+            states[target.name] = known[target.name][1]
         except StoreError as error:
-            found[target.name] = error
-    return found
+            states[target.name] = error
+    return states
 
 
 def _copied(build: Build) -> dict[str, list[Mapping[str, Any]]]:
@@ -447,24 +452,24 @@ def _control(settings: Settings) -> tuple[Client | None, ApiError | None]:
 
 
 def desired_states(build: Build, targets: Iterable[Target]) -> dict[str, DesiredState | StoreError]:
-    """Return what each workload cluster should have by a build."""
-    held, blocked, copied = build.held_labels(), build.blocked_clusters(), _copied(build)
+    """Return the desired state of each workload cluster in a build."""
+    frozen_labels, blocked, copied = build.held_labels(), build.blocked_clusters(), _copied(build)
     replicas, histories = build.replicas(), build.histories()
-    found: dict[str, DesiredState | StoreError] = {}
+    states: dict[str, DesiredState | StoreError] = {}
     for target in targets:
         try:
             objects = build.to_apply(build.objects(target.name, target.folder))
-            found[target.name] = DesiredState(
+            states[target.name] = DesiredState(
                 objects,
                 copied.get(target.name, ()),
-                held,
+                frozen_labels,
                 is_blocked=target.name in blocked,
                 replicas=replicas.get(target.name, ()),
                 history=None if histories is None else histories.get(target.name, []),
             )
         except StoreError as error:
-            found[target.name] = error
-    return found
+            states[target.name] = error
+    return states
 
 
 def _read(
@@ -480,8 +485,8 @@ def _read(
         else store.lock(settings.lock_timeout, settings.options.progress)
     ):
         desired = {
-            name: Failure(str(found)) if isinstance(found, StoreError) else _Desired(found)
-            for name, found in desired_states(build, settings.targets).items()
+            name: Failure(str(desired_state)) if isinstance(desired_state, StoreError) else _Desired(desired_state)
+            for name, desired_state in desired_states(build, settings.targets).items()
         }
         state = _state(settings, build) if settings.control and settings.on_control else _Desired()
         planned = planned_by_build(build) if settings.guards else None

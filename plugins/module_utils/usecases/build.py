@@ -96,7 +96,7 @@ class Outcome:
 
     @property
     def cost_before(self) -> cost_output.Before | None:
-        """Return what the plan of the last run cost; None when that is not known."""
+        """Return the cost of the plan of the last run; None if it is unknown."""
         return cost_output.before(self.before.get(PLAN_FILE, ""), self.plan.context.prices.currency)
 
     @property
@@ -166,23 +166,23 @@ def _build(settings: Settings, render: Callable[[Outcome], str]) -> Outcome:
     # Check mode must not leave a trace, so it takes no lock and may read a build that another run is writing. The
     # manifests are read under the lock, so that a run that waited does not revert the plan of another one.
     with contextlib.nullcontext() if settings.check_mode else store.lock(settings.lock_timeout, settings.progress):
-        before = _read(store, settings)
-        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        outcome = _planned(settings, before)
-        outcome = replace(outcome, now=now, statuses=statuses(outcome.plan, now))
+        previous_files = _read(store, settings)
+        timestamp = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        outcome = _planned(settings, previous_files)
+        outcome = replace(outcome, now=timestamp, statuses=statuses(outcome.plan, timestamp))
         outcome = _with_scenarios(outcome, settings)
         if not settings.check_mode and (lines := refusals(outcome, settings.refuses)):
             raise RefusedError(outcome, lines)
-        known = _known(settings, outcome.plan)
+        known_files = _known(settings, outcome.plan)
         desired = outcome
         if settings.check_mode and outcome.plan.context.observed is not None:
             outcome = replace(outcome, forecast=_forecast(outcome.plan, settings.options))
             desired = replace(outcome, plan=outcome.forecast[-1]) if outcome.forecast else outcome
-        after = _files(desired, known)
-        last_pages = {REPORT_FILE: before[REPORT_FILE]} if REPORT_FILE in before else {}
+        new_files = _files(desired, known_files)
+        last_pages = {REPORT_FILE: previous_files[REPORT_FILE]} if REPORT_FILE in previous_files else {}
         pages = {name: text for name, text in last_pages.items() if is_whole_report(text)}
-        changes = store.compare(before, {**after, **last_pages})
-        _refuse_lost(settings.folder, before, changes, outcome.loaded)
+        changes = store.compare(previous_files, {**new_files, **last_pages})
+        _refuse_lost(settings.folder, previous_files, changes, outcome.loaded)
         outcome = replace(outcome, changes=changes, commit=commit_of(settings.resources))
         warnings: tuple[str, ...] = ()
         new_pages = pages
@@ -192,19 +192,19 @@ def _build(settings: Settings, render: Callable[[Outcome], str]) -> Outcome:
             # The page shows the changes of a run, so it stays until the next run with changes. It is deleted before the
             # changes and written after them: an interrupted run leaves none, and the next run writes it.
             store.write({}, store.compare(pages, {}))
-            store.write(after, changes)
+            store.write(new_files, changes)
             new_pages, warnings = _pages(outcome, render, os.path.join(settings.folder, REPORT_FILE))
             store.write(new_pages, store.compare({}, new_pages))
         if settings.check_mode and settings.preview:
             page, warnings = _pages(outcome, render, os.path.join(settings.folder, REPORT_FILE))
             preview = DirectoryStore(settings.preview)
-            preview.write({**after, **page}, preview.compare(preview.read(), {**after, **page}))
-        if known is not None:
-            known.save()
-        after |= new_pages
+            preview.write({**new_files, **page}, preview.compare(preview.read(), {**new_files, **page}))
+        if known_files is not None:
+            known_files.save()
+        new_files |= new_pages
     changes = changes.and_of(store.compare(last_pages, new_pages))
     warnings += tuple(map(str, future_entries(outcome.plan.context.prices.catalogue, settings.prices, current_date())))
-    return replace(outcome, changes=changes, after=after, warnings=(*outcome.warnings, *warnings))
+    return replace(outcome, changes=changes, after=new_files, warnings=(*outcome.warnings, *warnings))
 
 
 def _forecast(decided: Plan, options: Options) -> list[Plan]:
@@ -218,11 +218,11 @@ def outages(outcome: Outcome) -> list[str]:
     """Return the outages that a run causes although no manifest asks for them, each with its place and what to do."""
     problems = (
         Problem(
-            each.message,
+            outage.message,
             hint="Undo the edit that causes it, make room for replacements first, or set fleet_allow_outage: true",
-            ref=Ref(each.kind, each.namespace, each.name),
+            ref=Ref(outage.kind, outage.namespace, outage.name),
         )
-        for each in outcome.plan.outages
+        for outage in outcome.plan.outages
     )
     return [str(outcome.loaded.locate(problem)) for problem in problems]
 
@@ -241,9 +241,9 @@ def refusals(outcome: Outcome, kinds: Container[Refusable]) -> list[str]:
     """Return the findings of these kinds, a line each with its kind."""
     lines = [f"outage: {line}" for line in outages(outcome)] if "outage" in kinds else []
     if "survival" in kinds:
-        lines += [f"survival: {each}" for each in outcome.survey.shortfalls if each.requirement.is_fatal]
+        lines += [f"survival: {finding}" for finding in outcome.survey.shortfalls if finding.requirement.is_fatal]
     if "pending" in kinds:
-        lines += [f"pending: {each}" for each in findings(outcome.fleet_status) if each.kind == "pending"]
+        lines += [f"pending: {finding}" for finding in findings(outcome.fleet_status) if finding.kind == "pending"]
     return lines
 
 
@@ -262,9 +262,11 @@ def touched(outcome: Outcome) -> list[str]:
     """Return the workload clusters with changed objects or Secrets to apply."""
     changes = outcome.changes
     files = (*changes.added, *changes.changed, *changes.removed)
-    found = {name.split("/")[1] for name in files if name.startswith("clusters/")}
-    before, after = (_of_clusters(texts.get(PLAN_FILE, "")) for texts in (outcome.before, outcome.after))
-    return sorted(found | {cluster for cluster, __ in before ^ after})
+    changed_clusters = {name.split("/")[1] for name in files if name.startswith("clusters/")}
+    previous_copies, current_copies = (
+        _of_clusters(texts.get(PLAN_FILE, "")) for texts in (outcome.before, outcome.after)
+    )
+    return sorted(changed_clusters | {cluster for cluster, __ in previous_copies ^ current_copies})
 
 
 def _of_clusters(text: str) -> set[tuple[str, str]]:
@@ -286,7 +288,9 @@ def _with_scenarios(outcome: Outcome, settings: Settings) -> Outcome:
         catalogue = read_prices(settings.question.prices or "", "fleet_what_if.prices")
         return replace(outcome, answer=answer(outcome.plan, settings.question, settings.options, added, catalogue))
     services = outcome.plan.context.fleet.services.values()
-    guards_losses = "survival" in settings.refuses and (settings.survive or any(each.spec.survive for each in services))
+    guards_losses = "survival" in settings.refuses and (
+        settings.survive or any(service.spec.survive for service in services)
+    )
     if settings.tries_losses or guards_losses:
         return replace(outcome, survey=survey(outcome.plan, settings.options, settings.survive))
     return outcome
@@ -295,8 +299,8 @@ def _with_scenarios(outcome: Outcome, settings: Settings) -> Outcome:
 def _planned(settings: Settings, before: Mapping[str, str]) -> Outcome:
     loaded, state, published, observed, warnings = read_fleet(settings, before)
     decided = _plan(settings, loaded, observed, state)
-    left = left_copies((gateway.ref for gateway in decided.models.leaving), state.applied)
-    published = (*published, *left)
+    leaving_gateway_copies = left_copies((gateway.ref for gateway in decided.models.leaving), state.applied)
+    published = (*published, *leaving_gateway_copies)
     history = next_history(state.history, observed, (*decided.control, *published), decided.workloads)
     return Outcome(decided, loaded, before=before, published=published, warnings=tuple(warnings), history=history)
 
@@ -306,20 +310,22 @@ def _pages(outcome: Outcome, render: Callable[[Outcome], str], name: str) -> tup
     try:
         return {REPORT_FILE: render(outcome)}, ()
     except Exception as error:  # no error of the page may fail a build that is otherwise complete
-        place = traceback.extract_tb(error.__traceback__)[-1]
+        frame = traceback.extract_tb(error.__traceback__)[-1]
         return {}, (
             f"{name} is not written; the rest of the build is complete. This is a bug of modelplane.fleet, please "
-            f"report it: {type(error).__name__} in {os.path.basename(place.filename)}:{place.lineno}: {error}",
+            f"report it: {type(error).__name__} in {os.path.basename(frame.filename)}:{frame.lineno}: {error}",
         )
 
 
 def _plan(settings: Settings, loaded: Loaded, observed: Observed | None, state: last_run.State) -> Plan:
-    held, has_models = held_resources(loaded.resources, loaded.invalid, state.applied, state.statuses)
-    invalid = loaded.invalid.difference(resource.ref for resource in held)
-    is_first = not state.existing and any(isinstance(each, api.ModelDeployment) for each in loaded.resources)
+    frozen_resources, has_models = held_resources(loaded.resources, loaded.invalid, state.applied, state.statuses)
+    invalid = loaded.invalid.difference(resource.ref for resource in frozen_resources)
+    is_first = not state.existing and any(
+        isinstance(loaded_resource, api.ModelDeployment) for loaded_resource in loaded.resources
+    )
     if lost := list(forgotten(invalid, state.earlier, state.lacks, has_models=has_models, is_first=is_first)):
         raise ManifestError((*loaded.errors, *map(loaded.locate, lost)))
-    resources = _drained((*loaded.resources, *loaded.unresolved, *held), settings.drain)
+    resources = _drained((*loaded.resources, *loaded.unresolved, *frozen_resources), settings.drain)
     if not settings.allow_empty:
         kinds = {*(resource.kind for resource in resources), *(ref.kind for ref in loaded.invalid)}
         last_run.refuse_partial_fleet(state, kinds)
@@ -369,12 +375,12 @@ def _refuse_lost(folder: str, before: Mapping[str, str], changes: Changes, loade
     It may belong to a resource whose manifest has errors now. Such objects have to stay, and the file could not be
     built again."""
     for name in changes.removed if loaded.invalid else ():
-        place = os.path.join(folder, name)
-        read = list(documents(Source(place, before[name].encode())))
+        file_path = os.path.join(folder, name)
+        read = list(documents(Source(file_path, before[name].encode())))
         if not read or any(document.problems for document in read):
             raise StoreError(
-                f"{place} was modified (it is truncated), and cannot be built again while manifests have errors: fix "
-                "them first, or restore it, for example from Git"
+                f"{file_path} was modified (it is truncated), and cannot be built again while manifests have errors: "
+                "fix them first, or restore it, for example from Git"
             )
 
 
@@ -385,7 +391,7 @@ def _known_statuses(outcome: Outcome) -> set[str]:
     if not statuses:
         return set()
     loaded = outcome.loaded
-    refs = {*loaded.invalid, *(each.ref for each in (*loaded.resources, *loaded.unresolved))}
+    refs = {*loaded.invalid, *(resource.ref for resource in (*loaded.resources, *loaded.unresolved))}
     refs |= {Ref(*identity(value)[1:]) for value in outcome.plan.control}
     refs |= {gateway.ref for gateway in outcome.plan.models.leaving}
     return {
@@ -394,22 +400,22 @@ def _known_statuses(outcome: Outcome) -> set[str]:
     }
 
 
-def _files(outcome: Outcome, known: KnownFiles | None) -> dict[str, str]:
+def _files(outcome: Outcome, known_files: KnownFiles | None) -> dict[str, str]:
     """Return all files of the build but the page, by name. What is as it was shares its text with the build before."""
     decided = outcome.plan
-    before = outcome.before
+    previous_files = outcome.before
     files: dict[str, str] = {}
     placed = [("control", value) for value in (*decided.control, *outcome.published)]
     if decided.context.observed is None:
         # A run without observations keeps the statuses of earlier runs.
-        kept = _known_statuses(outcome)
-        files = {name: text for name, text in status_files(before).items() if name in kept}
+        status_names = _known_statuses(outcome)
+        files = {name: text for name, text in status_files(previous_files).items() if name in status_names}
     else:
         placed += [("status", value) for value in outcome.statuses]
-    files.update(control_files(placed, before, known))
-    of_clusters = cluster_files(before)
+    files.update(control_files(placed, previous_files, known_files))
+    of_clusters = cluster_files(previous_files)
     for cluster in decided.workloads:
-        files.update(workload_files(decided.workloads, cluster, of_clusters.get(cluster, {}), known))
+        files.update(workload_files(decided.workloads, cluster, of_clusters.get(cluster, {}), known_files))
     files.update(left_clusters(of_clusters, set(decided.workloads)))
     document = plan_output.document(decided).model_copy(update={"replica_digests": dict(outcome.history)})
     files[PLAN_FILE] = document_text(api.wire(document))

@@ -65,7 +65,9 @@ class Watch:
             self._reader = _BuildReader(settings.build)
         elif control:
             self._reader = _ControlReader(control)
-        self._clients = {each.name: self._open.enter_context(connect(each, control)) for each in settings.clusters}
+        self._clients = {
+            cluster.name: self._open.enter_context(connect(cluster, control)) for cluster in settings.clusters
+        }
 
     def __enter__(self) -> Watch:
         return self
@@ -110,24 +112,24 @@ class _BuildReader:
         files = self._stat()
         if not files or files != self._files:
             build = Build(self._folder)
-            written = datetime.fromtimestamp(os.stat(os.path.join(self._folder, PLAN_FILE)).st_mtime, UTC)
+            plan_time = datetime.fromtimestamp(os.stat(os.path.join(self._folder, PLAN_FILE)).st_mtime, UTC)
             statuses = build.statuses(_CLUSTER_STATUSES)
             clusters = [value for value in statuses if value["kind"] == "InferenceCluster"]
-            self._reading = incidents.of_plan(build.plan, written) + incidents.of_clusters(clusters)
+            self._reading = incidents.of_plan(build.plan, plan_time) + incidents.of_clusters(clusters)
             self._files = files
         return self._reading
 
     def _stat(self) -> list[tuple[str, int, int]]:
         """Return the names, times and sizes of what is read."""
-        found = []
+        file_states = []
         for path in (self._folder, os.path.join(self._folder, "status", _CLUSTER_STATUSES)):
             try:
                 with os.scandir(path) as entries:
                     stats = [(entry.name, entry.stat()) for entry in entries if entry.name.endswith(_ENDINGS)]
             except OSError:
                 continue
-            found += [(name, stat.st_mtime_ns, stat.st_size) for name, stat in stats]
-        return sorted(found)
+            file_states += [(name, stat.st_mtime_ns, stat.st_size) for name, stat in stats]
+        return sorted(file_states)
 
 
 class _ControlReader:

@@ -27,16 +27,16 @@ def control_files(
     placed += [("control", value) for value in missing_namespaces(value for top, value in placed if top == "control")]
     if known is None:
         return _texts(placed, before)
-    there: dict[str, dict[str, str]] = {}
+    previous_texts: dict[str, dict[str, str]] = {}
     for name, text in before.items():
-        there.setdefault(name.rpartition("/")[0], {})[name] = text
+        previous_texts.setdefault(name.rpartition("/")[0], {})[name] = text
     groups: dict[str, list[tuple[str, Object]]] = {}
     for top, value in placed:
         groups.setdefault(object_path(top, value).rpartition("/")[0], []).append((top, value))
     files: dict[str, str] = {}
     for folder, values in groups.items():
         inputs = partial(_control_inputs, values)
-        files.update(_known_files(known, folder, inputs, there.get(folder, {}), partial(_texts, values)))
+        files.update(_known_files(known, folder, inputs, previous_texts.get(folder, {}), partial(_texts, values)))
     return files
 
 
@@ -82,24 +82,24 @@ def _known_files(
     known: KnownFiles | None,
     group: str,
     inputs: Inputs,
-    before: Mapping[str, str],
+    previous_files: Mapping[str, str],
     make: Callable[[Mapping[str, str]], dict[str, str]],
 ) -> Mapping[str, str]:
-    """Return the files for these inputs. `before` is returned if a seal proves that it is current."""
-    if known is not None and known.prove(group, inputs, before):
-        return before
-    files = make(before)
+    """Return the files for these inputs. `previous_files` is returned if a seal proves that it is current."""
+    if known is not None and known.prove(group, inputs, previous_files):
+        return previous_files
+    files = make(previous_files)
     if known is not None:
         known.note(group, inputs, files)
     return files
 
 
-def _texts(placed: Iterable[tuple[str, Object]], before: Mapping[str, str]) -> dict[str, str]:
+def _texts(placed: Iterable[tuple[str, Object]], previous_files: Mapping[str, str]) -> dict[str, str]:
     """Return the files of objects, each with the folder that it belongs to."""
     files = {}
     for top, value in placed:
         name = object_path(top, value)
         text = file_text(name, to_yaml(with_defaults(value), sort_keys=True))
-        last = before.get(name)
-        files[name] = last if last == text else text
+        previous_text = previous_files.get(name)
+        files[name] = previous_text if previous_text == text else text
     return files

@@ -104,25 +104,31 @@ class Resizer:
     def _due(self, plan: Plan, written: Iterable[api.Resource], seen: FleetSnapshot) -> list[_Pool]:
         demands: dict[str, list[NodesNeeded]] = {}
         for demand in nodes_needed(plan, written):
-            there = seen.clusters.get(demand.cluster)
+            cluster_snapshot = seen.clusters.get(demand.cluster)
             # Replicas that serve have their nodes already, and nothing can be applied to an unreachable cluster.
-            if there is not None and not there.unreachable and (demand.waiting or not demand.nodes):
+            if (
+                cluster_snapshot is not None
+                and not cluster_snapshot.unreachable
+                and (demand.waiting or not demand.nodes)
+            ):
                 demands.setdefault(demand.cluster, []).append(demand)
-        found = self._on_each(lambda each: self._of_cluster(each, seen), demands, lambda demand: demand)
-        return [pool for pools in found for pool in pools]
+        pools_of_clusters = self._on_each(lambda each: self._of_cluster(each, seen), demands, lambda demand: demand)
+        return [pool for pools in pools_of_clusters for pool in pools]
 
     def _on_each(
         self, work: Callable[[list[T]], R], parts: Mapping[str, list[T]], demand: Callable[[T], NodesNeeded]
     ) -> list[R]:
         """Return the results of the work on the pools of each cluster, but for those whose cloud refused."""
 
-        def guarded(each: list[T]) -> R | CloudError:
+        def guarded(cluster_part: list[T]) -> R | CloudError:
             try:
-                return work(each)
+                return work(cluster_part)
             except CloudError as error:
                 return error
 
-        tasks = {name: partial(guarded, each) for name, each in parts.items() if name not in self._refused}
+        tasks = {
+            name: partial(guarded, cluster_part) for name, cluster_part in parts.items() if name not in self._refused
+        }
         for name in parts.keys() - tasks.keys():
             self._fail(name, self._refused[name], map(demand, parts[name]))
         done = []
@@ -135,7 +141,7 @@ class Resizer:
 
     def _of_cluster(self, demands: Sequence[NodesNeeded], seen: FleetSnapshot) -> list[_Pool]:
         """Return the pools of a cluster whose sizes are to change. Raises CloudError."""
-        found = []
+        pools = []
         for demand in demands:
             total = nodes.total if (nodes := seen.clusters[demand.cluster].nodes.get(demand.pool)) else 0
             options = self._options(demand)
@@ -150,13 +156,13 @@ class Resizer:
                 continue
             if demand.waiting and size.trouble:
                 self._note(demand, f"nodes do not start: {size.trouble}")
-            if demand.waiting and demand.nodes > size.most:
-                bound = f"may have {size.most} nodes in its cloud, and its replicas need {demand.nodes}"
+            if demand.waiting and demand.nodes > size.max_nodes:
+                bound = f"may have {size.max_nodes} nodes in its cloud, and its replicas need {demand.nodes}"
                 self._note(demand, f"{bound}. Run provision to set its bounds")
             pool = _Pool(demand, size, options)
             if pool.after > size.desired or (pool.after < size.desired and (not total or self._is_empty(demand))):
-                found.append(pool)
-        return found
+                pools.append(pool)
+        return pools
 
     def _options(self, demand: NodesNeeded) -> Mapping[str, str] | None:
         """Return the options by which a cluster is reached where the fleet creates it; None for one of others, or that
@@ -164,9 +170,9 @@ class Resizer:
         connection = self._settings.cloud_connections.get(demand.cluster)
         if connection is None or connection.cloud != demand.cloud:
             return None
-        if any(connection.options.get(key, value) != value for key, value in demand.place.items()):
+        if any(connection.options.get(key, value) != value for key, value in demand.login_options.items()):
             return None
-        return {**demand.place, **connection.options}
+        return {**demand.login_options, **connection.options}
 
     def _size(self, demand: NodesNeeded, options: Mapping[str, str]) -> PoolSize | None:
         key = (demand.cluster, demand.pool)
@@ -184,9 +190,9 @@ class Resizer:
                 pods = pods_on_pool(client, demand.pool)
         except ApiError:
             return False
-        others = sorted(f"{text(pod, 'metadata', 'namespace')}/{text(pod, 'metadata', 'name')}" for pod in pods)
+        foreign_pods = sorted(f"{text(pod, 'metadata', 'namespace')}/{text(pod, 'metadata', 'name')}" for pod in pods)
         if pods and not any(map(is_ours, pods)):
-            self._note(demand, f"keeps its nodes, as others run pods there, such as {others[0]}")
+            self._note(demand, f"keeps its nodes, as others run pods there, such as {foreign_pods[0]}")
         return not pods
 
     def _send(self, pools: Sequence[_Pool]) -> None:
@@ -208,11 +214,11 @@ class Resizer:
         size = self._size(demand, pool.options)
         if size is None or not size.owned:
             return
-        now = replace(pool, size=size)
-        if now.after != size.desired:
-            POOL_SIZES[demand.cloud].resize(pool.options, demand.pool, now.after)
-            self._read[demand.cluster, demand.pool] = replace(size, desired=now.after)
-            self.sizes.resized.append(now.resize)
+        current_pool = replace(pool, size=size)
+        if current_pool.after != size.desired:
+            POOL_SIZES[demand.cloud].resize(pool.options, demand.pool, current_pool.after)
+            self._read[demand.cluster, demand.pool] = replace(size, desired=current_pool.after)
+            self.sizes.resized.append(current_pool.resize)
 
     def _fail(self, cluster: str, message: str, demands: Iterable[NodesNeeded]) -> None:
         """Record a failure. Where no replica waits for a node, nothing is lost but what empty nodes cost."""

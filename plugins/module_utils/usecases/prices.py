@@ -52,20 +52,20 @@ def update(
     """Ask a cloud for prices and write them, unless in check mode. Raises StoreError, and what `quote` raises.
 
     `provider`: as in InferenceClasses. `currency`: that of a catalogue that does not exist yet. `day`: today."""
-    before = _text(path)
-    catalogue = read_prices(path) if before else None
-    known = catalogue or Catalogue(currency=currency, prices=[])
+    previous_text = _text(path)
+    catalogue = read_prices(path) if previous_text else None
+    known_catalogue = catalogue or Catalogue(currency=currency, prices=[])
     machines = machines_of(resources, provider)
     if not machines:
-        return Updated(before, before, (), ())
-    quotes = quote(machines, known.currency)
-    after = _written(updated(known, _entries(provider, quotes.found, day)))
-    if after != before and not check_mode:
+        return Updated(previous_text, previous_text, (), ())
+    quotes = quote(machines, known_catalogue.currency)
+    new_text = _written(updated(known_catalogue, _entries(provider, quotes.prices, day)))
+    if new_text != previous_text and not check_mode:
         try:
-            atomic_file.write(path, after, _MODE)
+            atomic_file.write(path, new_text, _MODE)
         except OSError as error:
             raise StoreError(f"the prices {path} cannot be written: {error.strerror}") from error
-    return Updated(before, after, tuple(machines), quotes.missing)
+    return Updated(previous_text, new_text, tuple(machines), quotes.missing)
 
 
 def _text(path: str) -> str:
@@ -84,10 +84,10 @@ def _text(path: str) -> str:
     return content
 
 
-def _entries(provider: str, found: Iterable[Quoted], day: str) -> list[PriceEntry]:
+def _entries(provider: str, quoted_prices: Iterable[Quoted], day: str) -> list[PriceEntry]:
     """Return one entry for all purchase options of a machine in a place that are from one source."""
     amounts: dict[tuple[str, str, str, str], dict[str, str]] = {}
-    for quoted in found:
+    for quoted in quoted_prices:
         key = (quoted.machine, quoted.region, quoted.zone, quoted.source)
         amounts.setdefault(key, {})[_FIELDS[quoted.option]] = _amount(quoted.price)
     return [
@@ -115,5 +115,5 @@ def _written(catalogue: Catalogue) -> str:
 def _amount(price: Decimal) -> str:
     """Return a price as a catalogue has it: without the zeros that APIs write behind it, and with cents."""
     text = f"{price:.9f}".rstrip("0")
-    whole, __, digits = text.partition(".")
-    return f"{whole}.{digits.ljust(2, '0')}"
+    units, __, digits = text.partition(".")
+    return f"{units}.{digits.ljust(2, '0')}"

@@ -106,7 +106,7 @@ def object_changes(settings: Settings, done: Run) -> list[ObjectChanges]:
     For clusters outside the run, the changes are the changes of the build directory; none if other jobs apply them.
     With the state `planned`, the changes result from a comparison with reachable clusters."""
     decides = settings.state == "decided"
-    found = {} if decides else {each.cluster: each for each in changes_in_build(_files(done.builds))}
+    changes_by_cluster = {} if decides else {entry.cluster: entry for entry in changes_in_build(_files(done.builds))}
     applying = settings.applying if decides or settings.state == "applied" else None
     if applying is not None:
         applied: dict[str, list[Applied]] = {target.name: [] for target in applying.targets if not decides}
@@ -116,22 +116,28 @@ def object_changes(settings: Settings, done: Run) -> list[ObjectChanges]:
             for cluster, outcome in (*outcomes.clusters.items(), ("", outcomes.control)):
                 if isinstance(outcome, Applied):
                     applied[cluster].append(outcome)
-        found |= {cluster: apply.object_changes(cluster, each) for cluster, each in applied.items()}
+        changes_by_cluster |= {cluster: apply.object_changes(cluster, entry) for cluster, entry in applied.items()}
     elif done.compared is not None:
         for cluster, outcome in (*done.compared.clusters.items(), ("", done.compared.control)):
             if isinstance(outcome, Applied) and not outcome.failed:
-                found[cluster] = apply.object_changes(cluster, [outcome])
-    return [found[cluster] for cluster in sorted(found) if any(found[cluster].numbers)]
+                changes_by_cluster[cluster] = apply.object_changes(cluster, [outcome])
+    return [
+        changes_by_cluster[cluster]
+        for cluster in sorted(changes_by_cluster)
+        if any(changes_by_cluster[cluster].numbers)
+    ]
 
 
 def _files(builds: Iterable[build.Outcome]) -> Changes:
     """Return the changes of several builds, each file as it changed first."""
-    first: dict[str, str] = {}
+    first_kinds: dict[str, str] = {}
     for outcome in builds:
         for kind in ("added", "changed", "removed"):
             for name in getattr(outcome.changes, kind):
-                first.setdefault(name, kind)
-    return Changes(*(tuple(name for name in first if first[name] == kind) for kind in ("added", "changed", "removed")))
+                first_kinds.setdefault(name, kind)
+    return Changes(
+        *(tuple(name for name in first_kinds if first_kinds[name] == kind) for kind in ("added", "changed", "removed"))
+    )
 
 
 def _resizer(settings: Settings, done: Run) -> pool_sizes.Resizer:
@@ -174,8 +180,8 @@ class _Work:
             return
         differs = any(isinstance(outcome, Applied) and outcome.differs for outcome in compared.every)
         if differs or resizes or is_new:
-            # There is something to wait for where something is applied, or nodes start.
-            starts = any(each.after > each.before for each in resizes)
+            # Only applied objects and starting nodes require a wait.
+            starts = any(resize.after > resize.before for resize in resizes)
             with self._locked(applying) as locked:
                 self._note_namespace(compared)
                 if self._decides:
@@ -187,7 +193,11 @@ class _Work:
         """Note that the run created the namespace of the lock. Later comparisons show the namespace as unchanged."""
         if isinstance(compared.control, Applied):
             results = compared.control.results
-            created = tuple(found for found in results if found.key == SYSTEM_KEY and found.action == "created")
+            created = tuple(
+                namespace_result
+                for namespace_result in results
+                if namespace_result.key == SYSTEM_KEY and namespace_result.action == "created"
+            )
             if created:
                 self._done.applied.append(apply.Outcomes({}, replace(compared.control, results=created)))
 
@@ -220,15 +230,15 @@ class _Work:
             # Routes first: what goes away gets no more requests, and what is new gets some when a later round sees it
             # serve.
             routing = min(wait, _ROUTING_SECONDS)
-            last = [self._keep(self._apply(applying, (), wait=routing))] if applying.control else []
+            last_outcomes = [self._keep(self._apply(applying, (), wait=routing))] if applying.control else []
             # Nodes take minutes to start, so they begin before what needs them is there. The lock is ours still, as the
             # control cluster was written to.
             self._resizer.send(*self._planned)
             touched = self._reached(applying) if number == 0 else self._touched(applying)
             number += 1
             if touched:
-                last.append(self._keep(self._apply(clusters, touched, wait=wait)))
-            if not any(outcomes.changed for outcomes in last):
+                last_outcomes.append(self._keep(self._apply(clusters, touched, wait=wait)))
+            if not any(outcomes.changed for outcomes in last_outcomes):
                 return
 
     def _has_new_step(self) -> bool:
@@ -247,9 +257,9 @@ class _Work:
         for __ in range(self._settings.rounds):
             # The observation of workload clusters is seconds old, and this run changes none of them. The control
             # cluster may have been another run's until the lock was ours.
-            before = self._done.observed[-1]
-            self._observe(before)
-            if self._done.observed[-1].control.entry != before.control.entry:
+            previous_snapshot = self._done.observed[-1]
+            self._observe(previous_snapshot)
+            if self._done.observed[-1].control.entry != previous_snapshot.control.entry:
                 self._done.outdated = self._done.outdated or len(self._done.builds)
                 self._build()
             # Replicas that go away get no more requests before others remove them.
@@ -274,8 +284,8 @@ class _Work:
     @property
     def _planned(self) -> tuple[Plan, Sequence[api.Resource], FleetSnapshot]:
         """The last plan, the resources of the fleet, and what was observed for it."""
-        last = self._done.builds[-1]
-        return last.plan, last.loaded.resources, self._done.observed[-1]
+        last_build = self._done.builds[-1]
+        return last_build.plan, last_build.loaded.resources, self._done.observed[-1]
 
     def _observe(self, before: FleetSnapshot | None = None) -> None:
         if self._settings.observe is not None:
@@ -284,17 +294,19 @@ class _Work:
             write_observations(self._observations, self._done.observed[-1].document())
 
     def _build(self) -> None:
-        given = replace(self._settings.building, check_mode=self._check_mode)
+        building = replace(self._settings.building, check_mode=self._check_mode)
         if self._settings.observe is not None:
-            given = replace(given, observations=self._observations)
+            building = replace(building, observations=self._observations)
         if self._settings.observe is not None:
-            given = replace(given, preview=self._preview)
+            building = replace(building, preview=self._preview)
         if self._done.builds:
             # Only outages must be checked again, because they depend on the serving replicas.
-            given = replace(given, refuses=given.refuses & {"outage"}, staged="hold" if given.staged else "")
+            building = replace(
+                building, refuses=building.refuses & {"outage"}, staged="hold" if building.staged else ""
+            )
         with self._step("Plan the fleet"):
             try:
-                self._done.builds.append(build.build(given))
+                self._done.builds.append(build.build(building))
             except build.RefusedError as error:
                 self._done.builds.append(error.outcome)
                 self._done.refused = error.lines

@@ -37,8 +37,8 @@ def forget(
         return False
     store = DirectoryStore(folder)
     with store.lock(lock_timeout, progress):
-        before = store.read(elsewhere=True)
-        changes = store.compare(before, remaining(folder, before, clusters, control=control))
+        build_files = store.read(elsewhere=True)
+        changes = store.compare(build_files, remaining(folder, build_files, clusters, control=control))
         store.write({}, changes)
     return bool(changes)
 

@@ -53,7 +53,7 @@ def _without_use(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 def changed(before: Fingerprint, after: Fingerprint) -> list[str]:
     """Return the parts that differ, sorted."""
-    return sorted(part for part in {*before, *after} if before.get(part) != after.get(part))
+    return sorted(component for component in {*before, *after} if before.get(component) != after.get(component))
 
 
 def wait(
@@ -78,7 +78,7 @@ def wait(
         except ApiError:
             current = {**since, MANIFESTS: current[MANIFESTS]}
         differs = changed(since, current)
-        left = deadline - time.monotonic()
-        if differs or left <= 0:
+        remaining_seconds = deadline - time.monotonic()
+        if differs or remaining_seconds <= 0:
             return current, differs
-        time.sleep(max(0.0, min(interval, left)))
+        time.sleep(max(0.0, min(interval, remaining_seconds)))

@@ -117,7 +117,7 @@ class Packed(NamedTuple):
 
 
 def packed(desired: DesiredState) -> Packed:
-    """Return what a cluster should have, as it is published."""
+    """Return the desired state of a cluster in its published form."""
     return _packed(
         {
             "objects": list(desired.objects),
@@ -130,27 +130,27 @@ def packed(desired: DesiredState) -> Packed:
 
 
 def unpacked(entry: Entry, parts: Iterable[bytes], kinds: Iterable[tuple[str, str]]) -> DesiredState:
-    """Return what the parts of a cluster contain. Raises DecisionError.
+    """Return the desired state that the parts of a cluster contain. Raises DecisionError.
 
     `kinds` (group and kind) are those that are composed for workload clusters: an object of another kind, or in a
     namespace that is not of the fleet, was not decided by a fleet, nor was another one without a namespace than those
     that gateways have.
     """
     value = _unpacked(entry, parts)
-    objects, secret_copies, held = (_list(value, name) for name in ("objects", "secretCopies", "held"))
-    known = frozenset(kinds)
-    for each in objects:
-        group, kind, namespace, name = identity(each)
-        if not name or (group, kind) not in known or not _is_in_place(group, kind, namespace, name):
+    objects, secret_copies, held_labels = (_list(value, name) for name in ("objects", "secretCopies", "held"))
+    known_kinds = frozenset(kinds)
+    for entry_object in objects:
+        group, kind, namespace, name = identity(entry_object)
+        if not name or (group, kind) not in known_kinds or not _is_in_place(group, kind, namespace, name):
             raise DecisionError("it has an object that no fleet composes")
-    for each in secret_copies:
-        if not names.is_fleet_namespace(text(each, "to", "namespace")):
+    for entry_object in secret_copies:
+        if not names.is_fleet_namespace(text(entry_object, "to", "namespace")):
             raise DecisionError("it has a copy of a Secret that no fleet makes")
     history = value.get("history")
     return DesiredState(
         tuple(objects),
         tuple(secret_copies),
-        frozenset(map(_labels, held)),
+        frozenset(map(_labels, held_labels)),
         is_blocked=value.get("blocked") is True,
         replicas=tuple(replica for replica in _list(value, "replicas") if isinstance(replica, dict)),
         history=[digest for digest in history if isinstance(digest, str)] if isinstance(history, list) else None,
@@ -177,9 +177,9 @@ def packed_index(index: Index) -> Packed:
 
 def unpacked_index(expected: str, parts: Iterable[bytes]) -> dict[str, Entry]:
     """Return the index with the digest `expected`. Raises DecisionError."""
-    found = _unpacked(Entry(expected, 1), parts)
+    entries = _unpacked(Entry(expected, 1), parts)
     index = {}
-    for cluster, entry in found.items():
+    for cluster, entry in entries.items():
         if not (
             isinstance(entry, list)
             and len(entry) == 2
@@ -194,8 +194,8 @@ def unpacked_index(expected: str, parts: Iterable[bytes]) -> dict[str, Entry]:
 
 def _packed(value: Any) -> Packed:
     data = zlib.compress(json.dumps(value, separators=(",", ":"), sort_keys=True).encode())
-    parts = tuple(data[start : start + PART_BYTES] for start in range(0, len(data), PART_BYTES))
-    return Packed(Entry(digest(value), len(parts)), parts)
+    chunks = tuple(data[start : start + PART_BYTES] for start in range(0, len(data), PART_BYTES))
+    return Packed(Entry(digest(value), len(chunks)), chunks)
 
 
 def _unpacked(entry: Entry, parts: Iterable[bytes]) -> dict[str, Any]:
@@ -204,10 +204,10 @@ def _unpacked(entry: Entry, parts: Iterable[bytes]) -> dict[str, Any]:
     try:
         data = decompressor.decompress(b"".join(parts), LARGEST)
         value = json.loads(data) if decompressor.eof else None
-        found = digest(value)
+        content_digest = digest(value)
     except (ValueError, RecursionError, zlib.error):
-        value, found = None, ""
-    if not isinstance(value, dict) or found != entry.digest:
+        value, content_digest = None, ""
+    if not isinstance(value, dict) or content_digest != entry.digest:
         raise DecisionError("it was changed while it was read, or by another manager")
     return value
 
@@ -217,13 +217,13 @@ def _labels(value: Any) -> tuple[tuple[str, str], ...]:
     if not isinstance(value, list):
         raise DecisionError("it has labels that cannot be read")
     labels = []
-    for each in value:
-        if not (isinstance(each, list) and len(each) == 2 and all(isinstance(one, str) for one in each)):
+    for pair in value:
+        if not (isinstance(pair, list) and len(pair) == 2 and all(isinstance(text, str) for text in pair)):
             raise DecisionError("it has labels that cannot be read")
-        labels.append((each[0], each[1]))
+        labels.append((pair[0], pair[1]))
     return tuple(labels)
 
 
 def _list(value: Mapping[str, Any], name: str) -> list[Any]:
-    found = value.get(name)
-    return found if isinstance(found, list) else []
+    entries = value.get(name)
+    return entries if isinstance(entries, list) else []

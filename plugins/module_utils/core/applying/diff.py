@@ -22,16 +22,26 @@ def change(before: Object | None, after: Object | None, manager: str, subresourc
 
     `after` is None for a deletion. A field that another manager owned before is shown with its old value.
     """
-    known = [found for live in (before, after) if (found := managed(live, manager, subresource)) is not None]
-    owned = union(known[0], known[1]) if len(known) == 2 else known[0] if known else _UNKNOWN
+    known_fields = [
+        managed_fields
+        for live in (before, after)
+        if (managed_fields := managed(live, manager, subresource)) is not None
+    ]
+    owned = (
+        union(known_fields[0], known_fields[1])
+        if len(known_fields) == 2
+        else known_fields[0]
+        if known_fields
+        else _UNKNOWN
+    )
     if after is not None and not entries(after, "metadata", "managedFields"):
-        # It was not sent, as its namespace or kind does not exist yet: all its fields will be owned.
+        # The object was not sent because its namespace or kind does not exist yet, so this run will own all fields.
         owned = {}
-    shown = [_shown(live, owned) for live in (before, after)]
+    projections = [_shown(live, owned) for live in (before, after)]
     if text(after or before, "kind") == "Secret":
-        shown = _without_values(shown[0], shown[1])
-    texts = [masked(to_yaml(value)) if value else "" for value in shown]
-    if texts[0] == texts[1] and shown[0] != shown[1]:
+        projections = _without_values(projections[0], projections[1])
+    texts = [masked(to_yaml(value)) if value else "" for value in projections]
+    if texts[0] == texts[1] and projections[0] != projections[1]:
         texts[1] = texts[1].replace(MASK, f"{MASK} (changed)")
     return texts[0], texts[1]
 
@@ -39,24 +49,24 @@ def change(before: Object | None, after: Object | None, manager: str, subresourc
 def _shown(live: Object | None, owned: Mapping[str, Any]) -> dict[str, Any]:
     if live is None:
         return {}
-    own = dict(project(live, owned))
+    projected = dict(project(live, owned))
     metadata = {key: live["metadata"][key] for key in ("name", "namespace") if live["metadata"].get(key)}
-    own["metadata"] = {**metadata, **own.get("metadata", {})}
-    head = {"apiVersion": live.get("apiVersion"), "kind": live.get("kind"), "metadata": own.pop("metadata")}
-    return {**head, **{key: own[key] for key in sorted(own)}}
+    projected["metadata"] = {**metadata, **projected.get("metadata", {})}
+    head = {"apiVersion": live.get("apiVersion"), "kind": live.get("kind"), "metadata": projected.pop("metadata")}
+    return {**head, **{key: projected[key] for key in sorted(projected)}}
 
 
 def _without_values(before: dict[str, Any], after: dict[str, Any]) -> list[dict[str, Any]]:
     """Return both with the names of keys only, and a mark on changed values."""
     hidden: list[dict[str, Any]] = []
-    for own, other in ((before, {}), (after, before)):
-        shown = dict(own)
+    for current, counterpart in ((before, {}), (after, before)):
+        masked_copy = dict(current)
         for field in _VALUES:
-            if isinstance(own.get(field), Mapping):
-                was = other.get(field) or {}
-                shown[field] = {
+            if isinstance(current.get(field), Mapping):
+                was = counterpart.get(field) or {}
+                masked_copy[field] = {
                     key: f"{MASK} (changed)" if key in was and was[key] != value else MASK
-                    for key, value in own[field].items()
+                    for key, value in current[field].items()
                 }
-        hidden.append(shown)
+        hidden.append(masked_copy)
     return hidden

@@ -62,7 +62,7 @@ def condition_events(before: Mapping[str, Condition], after: Mapping[str, Condit
 
     Ready has none, as it follows from the others. A condition that was not there before and is as it should be has
     none either."""
-    found = []
+    events = []
     for kind, condition in after.items():
         was = before.get(kind)
         same = was is not None and (was.status, was.reason) == (condition.status, condition.reason)
@@ -73,8 +73,8 @@ def condition_events(before: Mapping[str, Condition], after: Mapping[str, Condit
         is_progress = condition.reason in _IN_PROGRESS and not _is_failure(condition.message)
         is_normal = condition.status == "True" or is_progress
         message = condition.message or f"{kind} is {condition.status}"
-        found.append(Event("Normal" if is_normal else "Warning", condition.reason, message))
-    return found
+        events.append(Event("Normal" if is_normal else "Warning", condition.reason, message))
+    return events
 
 
 def _is_failure(message: str) -> bool:
@@ -89,7 +89,7 @@ def replica_events(
     old: dict[tuple[str, str], list[api.ModelReplica]] = {}
     for replica in removed:
         old.setdefault(_deployment(replica), []).append(replica)
-    found: dict[tuple[str, str], list[Event]] = {}
+    events_by_deployment: dict[tuple[str, str], list[Event]] = {}
     for replica in created:
         key = _deployment(replica)
         moved = old.get(key) or []
@@ -98,12 +98,12 @@ def replica_events(
             event = Event("Normal", "ReplicaMoved", f"Replica {_placed(replica)}; it was {_placed(origin)}")
         else:
             event = Event("Normal", "ReplicaPlaced", f"Replica {_placed(replica)}")
-        found.setdefault(key, []).append(event)
+        events_by_deployment.setdefault(key, []).append(event)
     for key, replicas in old.items():
-        found.setdefault(key, []).extend(
+        events_by_deployment.setdefault(key, []).extend(
             Event("Normal", "ReplicaRemoved", f"Replica {_placed(replica)} was removed") for replica in replicas
         )
-    return {key: events for key, events in found.items() if key[1]}
+    return {key: events for key, events in events_by_deployment.items() if key[1]}
 
 
 def _deployment(replica: api.ModelReplica) -> tuple[str, str]:

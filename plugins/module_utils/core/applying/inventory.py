@@ -93,9 +93,9 @@ def to_parts(inventory: Inventory, limit: int = PART_BYTES, notes: Notes | None 
             room = limit - 200
         bodies[-1].append(line)
         room -= size
-    whole = digest(lines)
+    total_digest = digest(lines)
     return tuple(
-        "\n".join([_json([_FORMAT, number, len(bodies), whole]), *body]) + "\n"
+        "\n".join([_json([_FORMAT, number, len(bodies), total_digest]), *body]) + "\n"
         for number, body in enumerate(bodies, start=1)
     )
 
@@ -104,18 +104,18 @@ def of_parts(texts: Iterable[str]) -> tuple[dict[Key, Entry], dict[str, Any]]:
     """Return the inventory and the notes of all parts, in any order. Raises InventoryError."""
     bodies: dict[int, Sequence[str]] = {}
     heads = set()
-    for part in texts:
-        head, *lines = part.splitlines() or [""]
-        number, count, whole = _head(head)
+    for part_text in texts:
+        head, *lines = part_text.splitlines() or [""]
+        number, count, total_digest = _head(head)
         bodies[number] = lines
-        heads.add((count, whole))
+        heads.add((count, total_digest))
     if len(heads) > 1:
         raise InventoryError("its parts are of different versions")
-    for count, whole in heads:
+    for count, total_digest in heads:
         lines = [line for number in sorted(bodies) for line in bodies[number]]
         if sorted(bodies) != list(range(1, count + 1)):
             raise InventoryError(f"it has {len(bodies)} of {count} parts")
-        if digest(lines) != whole:
+        if digest(lines) != total_digest:
             raise InventoryError("it was changed by another manager")
         note_lines = [line for line in lines if line.startswith(_NOTE_START)]
         return dict(map(_entry, lines[len(note_lines) :])), _notes(note_lines)

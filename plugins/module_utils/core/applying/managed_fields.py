@@ -23,8 +23,8 @@ _DIGEST_DIGITS = 20
 
 def digest(value: Any) -> str:
     """Return the digest of a value: 80 bits of SHA-256 over its canonical JSON."""
-    written = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return sha256(written.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST_DIGITS]
+    canonical_json = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return sha256(canonical_json.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST_DIGITS]
 
 
 def managed(live: Object | None, manager: str, subresource: str = "") -> Fields | None:
@@ -89,13 +89,13 @@ def _items(value: Sequence[Any], children: Fields) -> list[Any]:
     values: set[str] = set()
     indexes: dict[int, Fields] = {}
     for key, below in children.items():
-        tag, __, rest = key.partition(":")
+        tag, __, key_text = key.partition(":")
         if tag == "k":
-            keyed.append((json.loads(rest), below))
+            keyed.append((json.loads(key_text), below))
         elif tag == "v":
-            values.add(_canonical(json.loads(rest)))
+            values.add(_canonical(json.loads(key_text)))
         elif tag == "i":
-            indexes[int(rest)] = below
+            indexes[int(key_text)] = below
     owned_items = []
     for index, item in enumerate(value):
         below = indexes.get(index) if index in indexes else _keyed(item, keyed)

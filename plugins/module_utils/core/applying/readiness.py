@@ -55,8 +55,8 @@ def usual(values: Iterable[Object]) -> str:
 
     docs/monitoring.md has the sources of these figures.
     """
-    found = {_usual(value) for value in values}
-    return next((each for each in _USUAL if each in found), "")
+    durations = {_usual(value) for value in values}
+    return next((duration for duration in _USUAL if duration in durations), "")
 
 
 _ENGINE = "2 to 20 min, by the size of the model"
@@ -148,12 +148,12 @@ def _stateful_set(live: Object) -> Readiness:
     rolling = text(live, "spec", "updateStrategy", "type") != "OnDelete" and not fields(
         live, "spec", "updateStrategy", "rollingUpdate"
     ).get("partition")
-    behind = rolling and revision != text(live, "status", "currentRevision")
+    is_rolling_out = rolling and revision != text(live, "status", "currentRevision")
     updated = number(live, "status", "updatedReplicas")
-    if ready >= desired and (not behind or updated >= desired):
+    if ready >= desired and (not is_rolling_out or updated >= desired):
         return READY
     message = f"{ready} of {desired} pods ready"
-    return _progressing(f"{message}, {updated} of them updated" if behind else message)
+    return _progressing(f"{message}, {updated} of them updated" if is_rolling_out else message)
 
 
 def _daemon_set(live: Object) -> Readiness:
@@ -189,8 +189,8 @@ def _job(live: Object) -> Readiness:
     if stated(conditions, "Suspended") == "True":
         return _progressing("it is suspended")
     active, failed = number(live, "status", "active"), number(live, "status", "failed")
-    tried = f", {failed} failed before" if failed else ""
-    return _progressing(f"{active} running{tried}")
+    suffix = f", {failed} failed before" if failed else ""
+    return _progressing(f"{active} running{suffix}")
 
 
 def _volume_claim(live: Object) -> Readiness:

@@ -38,14 +38,14 @@ def network(cidr: str) -> IPv4Network:
 
 def private_twin(public: IPv4Network) -> IPv4Network:
     """The private range beside a public one: as large, the third octet 48 higher. Raises AddressError."""
-    first = int(public.network_address)
-    third = (first >> 8) & 0xFF
+    start_address = int(public.network_address)
+    third = (start_address >> 8) & 0xFF
     if third + TWIN_OFFSET > 0xFF:
         raise AddressError(
             f"has no private range: that begins {TWIN_OFFSET} higher in the third octet, which would be "
             f"{third + TWIN_OFFSET}"
         )
-    twin = first + (TWIN_OFFSET << 8)
+    twin = start_address + (TWIN_OFFSET << 8)
     if twin & int(public.hostmask):
         raise AddressError(
             f"has no private range: {TWIN_OFFSET} higher in the third octet no range of /{public.prefixlen} begins"
@@ -59,11 +59,11 @@ def within(inner: IPv4Network, outer: IPv4Network) -> bool:
 
 
 def reserved(of: IPv4Network, usable: Sequence[str] = ()) -> str:
-    """Return what addresses of a range are that no network can have, empty when there are none. `usable`: those of the
+    """Return the purpose of reserved addresses in a range, empty if it has none. `usable`: reserved
     ranges that a cloud can use."""
-    for cidr, words in _RESERVED:
+    for cidr, description in _RESERVED:
         if cidr not in usable and of.overlaps(IPv4Network(cidr)):
-            return f"{words} ({cidr})"
+            return f"{description} ({cidr})"
     return ""
 
 
@@ -71,7 +71,7 @@ def suggested(outer: IPv4Network, count: int, prefix: int) -> list[str]:
     """`count` public ranges of /`prefix` in `outer` that collide neither with each other nor with the private twins of
     any of them; empty when there is no room."""
     chosen: list[IPv4Network] = []
-    taken: list[IPv4Network] = []
+    used_ranges: list[IPv4Network] = []
     if not outer.prefixlen <= prefix <= 28:
         return []
     for candidate in outer.subnets(new_prefix=prefix):
@@ -79,11 +79,11 @@ def suggested(outer: IPv4Network, count: int, prefix: int) -> list[str]:
             twin = private_twin(candidate)
         except AddressError:
             continue
-        if within(twin, outer) and not any(_either(candidate, twin, other) for other in taken):
+        if within(twin, outer) and not any(_either(candidate, twin, used_range) for used_range in used_ranges):
             chosen.append(candidate)
-            taken += [candidate, twin]
+            used_ranges += [candidate, twin]
         if len(chosen) == count:
-            return [str(each) for each in chosen]
+            return [str(address_range) for address_range in chosen]
     return []
 
 
@@ -91,10 +91,10 @@ def overlapping(cidrs: Sequence[str]) -> list[tuple[int, int]]:
     """The pairs of indices whose ranges have addresses in common. Raises AddressError."""
     networks = [network(cidr) for cidr in cidrs]
     return [
-        (one, other)
-        for one in range(len(networks))
-        for other in range(one + 1, len(networks))
-        if networks[one].overlaps(networks[other])
+        (first_index, second_index)
+        for first_index in range(len(networks))
+        for second_index in range(first_index + 1, len(networks))
+        if networks[first_index].overlaps(networks[second_index])
     ]
 
 

@@ -21,7 +21,7 @@ def resource(
     initial: Mapping[str, Any] | None = None,
 ) -> Resource:
     """Return an object as a plan lists it."""
-    made: Resource = {
+    entry: Resource = {
         "key": key,
         "kind": kind,
         "name": name,
@@ -30,16 +30,16 @@ def resource(
         "needs": list(needs),
     }
     if initial:
-        made["initial"] = initial
-    return made
+        entry["initial"] = initial
+    return entry
 
 
 def merged(body: Mapping[str, Any], initial: Mapping[str, Any]) -> dict[str, Any]:
     """Return a body with what an object is created with where the body leaves it open, in depth."""
-    both = deepcopy(dict(body))
+    merged_body = deepcopy(dict(body))
     for key, value in initial.items():
-        if isinstance(value, Mapping) and isinstance(both.get(key), Mapping):
-            both[key] = merged(both[key], value)
+        if isinstance(value, Mapping) and isinstance(merged_body.get(key), Mapping):
+            merged_body[key] = merged(merged_body[key], value)
         else:
-            both.setdefault(key, deepcopy(value))
-    return both
+            merged_body.setdefault(key, deepcopy(value))
+    return merged_body

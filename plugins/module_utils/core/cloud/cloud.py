@@ -154,10 +154,10 @@ class Cloud:
         has, and the settings that differ from their defaults."""
         values = api.wire(block)
         common = ("region", "project", "kubernetesVersion", "credentials")
-        given = {name: values[name] for name in common if values.get(name)}
+        common_values = {name: values[name] for name in common if values.get(name)}
         defaults = {camel(name): field.default for name, field in self.settings.model_fields.items()}
         set_here = {name: values[name] for name, default in defaults.items() if values.get(name, default) != default}
-        return {**given, **set_here}
+        return {**common_values, **set_here}
 
 
 def node_pool(

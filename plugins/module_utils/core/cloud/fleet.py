@@ -43,58 +43,61 @@ def clusters(
     one, and `locate` gives a problem its place in them. What an InferenceCluster became earlier counts only when that
     no longer exists: such a cluster is not created again, and can be removed.
     """
-    found = _clusters((*live, *written))
-    for entry in found.values():
+    clusters_by_name = _clusters((*live, *written))
+    for entry in clusters_by_name.values():
         entry["problems"] = [str(locate(problem)) for problem in entry["problems"]]
-    return found
+    return clusters_by_name
 
 
 def problems(resources: Iterable[Object]) -> list[Problem]:
-    """Return what clouds would refuse of the clusters among resources (wire form) that are valid by their schema and
-    beside each other. A cluster with a class that is not among them is left out."""
-    known = list(resources)
-    classes = {text(value, "metadata", "name") for value in known if text(value, "kind") == "InferenceClass"}
-    whole = [
+    """Return the problems of clusters that clouds would reject, among resources (wire form) with a valid schema.
+    Clusters with a missing class are omitted."""
+    all_resources = list(resources)
+    classes = {text(value, "metadata", "name") for value in all_resources if text(value, "kind") == "InferenceClass"}
+    checkable = [
         value
-        for value in known
+        for value in all_resources
         if text(value, "kind") in ("InferenceClass", *registry.CLUSTER_KINDS)
         and not is_composed(value)
         and classes.issuperset(
             text(pool, "className") for pool in entries(value, "spec", "nodePools") if "className" in pool
         )
     ]
-    return [problem for entry in _clusters(whole).values() for problem in entry["problems"]]
+    return [problem for entry in _clusters(checkable).values() for problem in entry["problems"]]
 
 
 def _clusters(resources: Iterable[Object]) -> dict[str, dict[str, Any]]:
     """Each cluster as `clusters` returns it, but for its problems, which have no place in a file yet."""
-    known = _by_kind(resources)
-    sources = known.get("InferenceCluster", {})
-    classes = {name: value for (__, name), value in known.get("InferenceClass", {}).items()}
-    direct = _direct(known, {name for __, name in sources})
-    found = {}
+    resources_by_kind = _by_kind(resources)
+    sources = resources_by_kind.get("InferenceCluster", {})
+    classes = {name: value for (__, name), value in resources_by_kind.get("InferenceClass", {}).items()}
+    direct = _direct(resources_by_kind, {name for __, name in sources})
+    clusters_by_name = {}
     for __, name in sorted(sources):
-        found[name] = _of_inference_cluster(sources["", name], classes, direct.pop(name, []))
+        clusters_by_name[name] = _of_inference_cluster(sources["", name], classes, direct.pop(name, []))
     for name, objects in sorted(direct.items()):
-        found[name] = _of_objects(objects)
+        clusters_by_name[name] = _of_objects(objects)
     replicas = Counter(
-        text(replica, "metadata", "labels", CLUSTER_LABEL) for replica in known.get("ModelReplica", {}).values()
+        text(replica, "metadata", "labels", CLUSTER_LABEL)
+        for replica in resources_by_kind.get("ModelReplica", {}).values()
     )
-    beside = {
+    neighbours_by_cloud = {
         cloud.name: cloud.validation.neighbours(
-            entry["object"] for entry in found.values() if entry["object"] and entry["provider"] == cloud.name
+            entry["object"]
+            for entry in clusters_by_name.values()
+            if entry["object"] and entry["provider"] == cloud.name
         )
         for cloud in registry.CLOUDS
     }
-    for name, entry in found.items():
+    for name, entry in clusters_by_name.items():
         cloud = registry.BY_NAME.get(entry["provider"])
         if cloud and entry["object"]:
-            entry["problems"] += cloud.validation.problems(entry["object"], beside[cloud.name])
+            entry["problems"] += cloud.validation.problems(entry["object"], neighbours_by_cloud[cloud.name])
         namespace = text(entry["object"], "metadata", "namespace") or SYSTEM_NAMESPACE
         entry["cloud_name"] = cloud.cluster_name(namespace, name) if cloud else ""
         entry["project"] = text(entry["object"], "spec", "project")
         entry["replicas"] = replicas[label_value(name)]
-    return dict(sorted(found.items()))
+    return dict(sorted(clusters_by_name.items()))
 
 
 def networks(found: Mapping[str, Mapping[str, Any]]) -> dict[str, list[dict[str, str]]]:
@@ -105,35 +108,35 @@ def networks(found: Mapping[str, Mapping[str, Any]]) -> dict[str, list[dict[str,
         if cloud and entry["object"]:
             region = text(entry["object"], "spec", "region")
             with contextlib.suppress(api.InvalidResource):
-                own = cloud.validation.read(entry["object"]).ranges
-                ranges[cloud.name] += [{"name": name, "region": region, "cidr": cidr} for cidr in own]
+                cluster_ranges = cloud.validation.read(entry["object"]).ranges
+                ranges[cloud.name] += [{"name": name, "region": region, "cidr": cidr} for cidr in cluster_ranges]
     return ranges
 
 
 def _by_kind(resources: Iterable[Object]) -> dict[str, dict[tuple[str, str], Object]]:
     """Resources by kind, and by namespace and name; later ones win."""
-    found: dict[str, dict[tuple[str, str], Object]] = {}
+    resources_by_kind: dict[str, dict[tuple[str, str], Object]] = {}
     for value in resources:
         kind = text(value, "kind")
         model = api.KINDS.get(kind)
         if model is None or text(value, "apiVersion") != model.group_version():
             continue
         ref = _ref(value)
-        found.setdefault(kind, {})[ref.namespace, ref.name] = value
-    return found
+        resources_by_kind.setdefault(kind, {})[ref.namespace, ref.name] = value
+    return resources_by_kind
 
 
 def _direct(known: Mapping[str, Mapping[tuple[str, str], Object]], sources: set[str]) -> dict[str, list[Object]]:
     """Return clusters of the kinds of clouds by name, those of the fleet's own namespace first, without those that
     became of an InferenceCluster which is there."""
-    found: dict[str, list[Object]] = {}
+    objects_by_name: dict[str, list[Object]] = {}
     for kind in registry.KINDS:
         for (__, name), value in sorted(known.get(kind, {}).items()):
             if not (is_composed(value) and name in sources):
-                found.setdefault(name, []).append(value)
-    for objects in found.values():
+                objects_by_name.setdefault(name, []).append(value)
+    for objects in objects_by_name.values():
         objects.sort(key=lambda value: _ref(value).namespace != SYSTEM_NAMESPACE)
-    return found
+    return objects_by_name
 
 
 def _of_inference_cluster(cluster: Object, classes: Mapping[str, Object], beside: Sequence[Object]) -> dict[str, Any]:
@@ -178,64 +181,64 @@ def _joined(cluster: Object, source: str, ref: Ref, beside: Sequence[Object]) ->
 
 
 def _of_objects(objects: Sequence[Object]) -> dict[str, Any]:
-    first = objects[0]
-    cloud = registry.BY_KIND[text(first, "kind")]
+    cluster_object = objects[0]
+    cloud = registry.BY_KIND[text(cluster_object, "kind")]
     problems = [
         Problem(
-            f"{_ref(other)} has the same name, which has to be that of one cluster in the fleet",
+            f"{_ref(duplicate)} has the same name, which has to be that of one cluster in the fleet",
             "metadata.name",
             hint="Rename one of the two",
-            ref=_ref(first),
+            ref=_ref(cluster_object),
         )
-        for other in objects[1:]
+        for duplicate in objects[1:]
     ]
-    if is_composed(first):
+    if is_composed(cluster_object):
         problems.append(
             Problem(
                 "was made for an InferenceCluster that no longer exists",
                 hint="Write that InferenceCluster again to keep the cluster, or remove the cluster with "
                 "modelplane.fleet.teardown",
-                ref=_ref(first),
+                ref=_ref(cluster_object),
             )
         )
     return {
         "source": cloud.source,
         "provider": cloud.name,
-        "object": _cleaned(first),
+        "object": _cleaned(cluster_object),
         "problems": problems,
     }
 
 
 def _composed(cluster: Object, kind: str, classes: Mapping[str, Object], ref: Ref) -> tuple[Object, list[Problem]]:
-    """Return what an InferenceCluster becomes, or what is wrong with it, at its pools."""
+    """Return the composed cloud cluster of an InferenceCluster, or the problems of its pools."""
     plain = {key: value for key, value in cluster.items() if key != "status"}
     try:
         # What is on a control cluster may be older than its rules.
         resource = cast(api.InferenceCluster, api.parse(plain))
     except api.InvalidResource as error:
         return {}, list(error.problems)
-    known = _classes(classes, {pool.class_name for pool in resource.spec.node_pools or ()})
+    known_classes = _classes(classes, {pool.class_name for pool in resource.spec.node_pools or ()})
     try:
-        made = [value for value in cluster_objects(resource, known) if value["kind"] == kind]
-        return made[0], []
+        composed_objects = [value for value in cluster_objects(resource, known_classes) if value["kind"] == kind]
+        return composed_objects[0], []
     except InvalidPool as error:
-        problems = list(_of_pools(resource, known, ref))
+        problems = list(_of_pools(resource, known_classes, ref))
         return {}, problems or [Problem(str(error), "spec.nodePools", ref=ref)]
 
 
 def _classes(classes: Mapping[str, Object], names: set[str]) -> dict[str, api.InferenceClass]:
-    """Return those of the InferenceClasses with these names that are valid."""
-    found = {}
+    """Return the valid InferenceClasses with these names."""
+    valid_classes = {}
     for name in sorted(names & set(classes)):
         with contextlib.suppress(api.InvalidResource):
             parsed = api.parse(classes[name])
             if isinstance(parsed, api.InferenceClass):
-                found[name] = parsed
-    return found
+                valid_classes[name] = parsed
+    return valid_classes
 
 
 def _of_pools(cluster: api.InferenceCluster, classes: Mapping[str, api.InferenceClass], ref: Ref) -> Iterable[Problem]:
-    """Return what is wrong with each pool by itself."""
+    """Return the problems of each pool, validated separately."""
     for index, pool in enumerate(cluster.spec.node_pools or ()):
         spec = cluster.spec.model_copy(update={"node_pools": [pool]})
         try:
@@ -243,18 +246,18 @@ def _of_pools(cluster: api.InferenceCluster, classes: Mapping[str, api.Inference
         except InvalidPool as error:
             path = f"spec.nodePools[{index}]"
             # The pool of controllers comes first in what is composed.
-            own = [problem for problem in error.problems if problem.path.startswith("spec.nodePools[1].")]
-            for problem in own:
+            pool_problems = [problem for problem in error.problems if problem.path.startswith("spec.nodePools[1].")]
+            for problem in pool_problems:
                 field = problem.path.removeprefix("spec.nodePools[1].")
                 hint = problem.hint or ("Name the zones of its nodes" if field == "zones" else "")
-                place = f"{path}.{'className' if field in OF_CLASS else field}"
-                yield replace(problem, path=place, hint=hint, ref=ref)
-            if not own:
+                problem_path = f"{path}.{'className' if field in OF_CLASS else field}"
+                yield replace(problem, path=problem_path, hint=hint, ref=ref)
+            if not pool_problems:
                 yield Problem(str(error), path, ref=ref)
 
 
 def _cleaned(value: Object) -> Object:
-    """Return what the user wrote, without what others say of it."""
+    """Return the object without fields that the user did not write."""
     metadata = {key: deepcopy(value["metadata"][key]) for key in _METADATA if value["metadata"].get(key)}
     return {
         "apiVersion": value["apiVersion"],

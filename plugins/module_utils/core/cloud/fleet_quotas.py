@@ -45,7 +45,7 @@ class _Member:
 def problems(
     resources: Iterable[Object], accounts: Sequence[Account], seen: Mapping[str, Mapping[str, int]], today: str
 ) -> list[Problem]:
-    """Return what accounts have no room for: of quotas and reservations, at the pools of the clusters that start last.
+    """Return the pools that exceed the quotas and reservations of accounts, for the clusters that start last.
 
     `resources`: those of the fleet that are valid (wire form). `seen`: the nodes of each pool of the clusters that
     answered. A pool of a cluster that does not exist yet is an error where its cloud is certain to refuse it; all
@@ -54,16 +54,16 @@ def problems(
     if not accounts:
         return []
     members = sorted(_members(resources, accounts, seen), key=_start_order)
-    found = [problem for member in members for problem in _not_offered(member, today)]
+    quota_problems = [problem for member in members for problem in _not_offered(member, today)]
     for account in accounts:
         cloud = registry.BY_NAME.get(account.provider)
-        inside = [member for member in members if _is_in(member, account)]
-        demands = [demand for member in inside for demand in member.demands]
-        for limit in limits(account, cloud.quota_words) if cloud and inside else ():
+        account_members = [member for member in members if _is_in(member, account)]
+        demands = [demand for member in account_members for demand in member.demands]
+        for limit in limits(account, cloud.quota_words) if cloud and account_members else ():
             short = shortage(limit, demands)
             if cloud and short is not None:
-                found += _reported(cloud, short, {member.name: member for member in inside}, today)
-    return found
+                quota_problems += _reported(cloud, short, {member.name: member for member in account_members}, today)
+    return quota_problems
 
 
 def _members(
@@ -74,12 +74,12 @@ def _members(
         cloud = registry.BY_NAME.get(entry["provider"])
         account = _account_of(entry, accounts, pools) if cloud and entry["object"] else None
         if cloud and account:
-            there = pools[account.key].get(entry["cloud_name"], {})
+            existing_pools = pools[account.key].get(entry["cloud_name"], {})
             demands: list[QuotaDemand] = []
             # Validation reports invalid clusters.
             with contextlib.suppress(api.InvalidResource):
-                demands = cloud.demands(entry["object"], account, there)
-            exists = bool(there)
+                demands = cloud.demands(entry["object"], account, existing_pools)
+            exists = bool(existing_pools)
             if name in seen and not exists:
                 exists, demands = True, [_there(demand, seen[name]) for demand in demands]
             yield _Member(name, _ref(entry["object"], name), account, exists, tuple(demands))
@@ -95,15 +95,19 @@ def _account_of(
 ) -> Account | None:
     """Return the account of a cluster in its region: the one that was observed to hold it, else the only one."""
     region, project = text(entry["object"], "spec", "region"), entry["project"]
-    known = [each for each in accounts if each.provider == entry["provider"] and each.region == region]
-    named = [each for each in known if not project or each.account == project]
-    found = [each for each in named if entry["cloud_name"] in pools[each.key]] or named
-    return found[0] if len(found) == 1 else None
+    regional_accounts = [
+        account for account in accounts if account.provider == entry["provider"] and account.region == region
+    ]
+    project_accounts = [account for account in regional_accounts if not project or account.account == project]
+    candidates = [
+        account for account in project_accounts if entry["cloud_name"] in pools[account.key]
+    ] or project_accounts
+    return candidates[0] if len(candidates) == 1 else None
 
 
 def _is_in(member: _Member, account: Account) -> bool:
-    own = member.account
-    return own.key == account.key or (*own.key[:2], EVERYWHERE) == account.key
+    member_account = member.account
+    return member_account.key == account.key or (*member_account.key[:2], EVERYWHERE) == account.key
 
 
 def _start_order(member: _Member) -> tuple[bool, str]:
@@ -120,13 +124,15 @@ def _ref(value: Object, name: str) -> Ref:
 def _not_offered(member: _Member, today: str) -> Iterator[Problem]:
     """Yield the new pools of a cluster whose machines their zones do not offer."""
     account = member.account
-    known = {zone.name for zone in account.zones}
+    zone_names = {zone.name for zone in account.zones}
     for demand in member.demands:
         offering = account.offering(demand.machine)
         having = account.zones_with(offering) if offering else None
         if offering is None or having is None or demand.is_there:
             continue
-        missing = not_offered(demand.machine, [zone for zone in demand.zones if zone in known], having, account.region)
+        missing = not_offered(
+            demand.machine, [zone for zone in demand.zones if zone in zone_names], having, account.region
+        )
         if missing:
             yield Problem(
                 f"pool {demand.pool}: {missing[0]}, as observed on {offering.observed}",
@@ -140,10 +146,10 @@ def _not_offered(member: _Member, today: str) -> Iterator[Problem]:
 def _reported(cloud: Cloud, short: Shortage, members: Mapping[str, _Member], today: str) -> Iterator[Problem]:
     """Return a problem for each cluster with pools that do not fit; of growth, one."""
     refuses = short.starts and short.limit.is_certain
-    at: dict[str, QuotaDemand] = {}
+    first_demands: dict[str, QuotaDemand] = {}
     for demand in short.excess if short.starts else short.pools[-1:]:
-        at.setdefault(demand.cluster, demand)
-    for name, demand in at.items():
+        first_demands.setdefault(demand.cluster, demand)
+    for name, demand in first_demands.items():
         yield Problem(
             f"{message(short)}, as observed on {short.limit.observed}",
             demand.path,

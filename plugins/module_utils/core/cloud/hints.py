@@ -40,9 +40,9 @@ class Hints:
 
     def of_message(self, message: str) -> str:
         """Return the hint for the first code in a message, otherwise for its text; "" without a match."""
-        for word in map(self.bare, self.code_in_text.findall(message)):
-            hint = self.of_code(word)
-            if hint and _hint_of(self.vague, word) is None:
+        for code in map(self.bare, self.code_in_text.findall(message)):
+            hint = self.of_code(code)
+            if hint and _hint_of(self.vague, code) is None:
                 return hint
         text = " ".join(message.lower().split())
         return next((hint for pattern, hint in self.texts.items() if re.search(pattern, text)), "")

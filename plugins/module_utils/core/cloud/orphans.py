@@ -8,5 +8,5 @@ _DELETE = "Delete it when it is no longer needed"
 
 
 def left_alone(title: str, why: str, network: str = "the network", hint: str = _DELETE) -> str:
-    """Return why an object stays, and what to do. `network`: what it is in, which stays too."""
+    """Return the reason why an object is kept, with a fix. `network`: its network, which is kept too."""
     return f"{title} {why}, so it stays, and so does {network}. {hint}"

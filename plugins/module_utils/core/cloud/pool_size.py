@@ -16,13 +16,14 @@ from dataclasses import dataclass
 class PoolSize:
     """Size of a node pool as its cloud has it.
 
-    `desired`: the number of nodes that it is to have now, between `least` and `most`. `owned`: it is one that this
-    fleet created. `trouble`: why nodes do not start, as the cloud says it, with what to do; empty where it does not.
+    desired: current target number of nodes, from min_nodes to max_nodes.
+    owned: this fleet created the pool.
+    trouble: the reason that the cloud gives for nodes that do not start, with a fix. Empty if there is none.
     """
 
     desired: int
-    least: int
-    most: int
+    min_nodes: int
+    max_nodes: int
     owned: bool = True
     trouble: str = ""
 
@@ -31,7 +32,7 @@ class PoolSize:
 class NodesNeeded:
     """Nodes that the replicas need of a node pool whose autoscaler does not start a first node.
 
-    `cloud`: its name in the registry. `place`: the options of a login by which its cluster is reached in the cloud.
+    `cloud`: its name in the registry. `login_options`: options of the login that reaches its cluster in the cloud.
     `nodes`: number of nodes that the placed replicas need, plus the nodes that accept no pods. 0 without a placed
     replica. `waiting`: at least one replica does not serve.
     """
@@ -39,7 +40,7 @@ class NodesNeeded:
     cluster: str
     pool: str
     cloud: str
-    place: Mapping[str, str]
+    login_options: Mapping[str, str]
     nodes: int = 0
     waiting: bool = False
 
@@ -50,5 +51,5 @@ class NodesNeeded:
         autoscaler's, which packs pods in its own way: a size that is raised again and again would fight with it.
         """
         if not self.nodes:
-            return min(size.least, size.desired)
-        return max(size.desired, min(self.nodes, size.most)) if self.waiting else size.desired
+            return min(size.min_nodes, size.desired)
+        return max(size.desired, min(self.nodes, size.max_nodes)) if self.waiting else size.desired

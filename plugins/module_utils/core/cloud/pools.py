@@ -25,10 +25,10 @@ _LEAST_SYSTEM_NODES, _MOST_SYSTEM_NODES = 2, 256
 
 def labels(pool: Mapping[str, Any]) -> dict[str, str]:
     """The labels of the nodes of a pool (wire form)."""
-    found = {POOL_LABEL: str(pool["name"])}
+    node_labels = {POOL_LABEL: str(pool["name"])}
     if pool["role"] == GPU:
-        found[GPU_LABEL] = str(pool["gpu"]["acceleratorType"])
-    return found
+        node_labels[GPU_LABEL] = str(pool["gpu"]["acceleratorType"])
+    return node_labels
 
 
 def emptiable(cluster: Mapping[str, Any]) -> tuple[str, ...]:
@@ -45,10 +45,10 @@ def system_nodes(gpus: int) -> int:
 
     Doubled, so that an edit of a pool seldom changes it. The autoscaler adds a node only for pods that have no room.
     """
-    most = _LEAST_SYSTEM_NODES
-    while most < min(gpus / _REPLICAS_OF_A_NODE, _MOST_SYSTEM_NODES):
-        most *= 2
-    return most
+    node_count = _LEAST_SYSTEM_NODES
+    while node_count < min(gpus / _REPLICAS_OF_A_NODE, _MOST_SYSTEM_NODES):
+        node_count *= 2
+    return node_count
 
 
 def with_system_pool(kind: str, node_pools: Sequence[Mapping[str, Any]], gpus: int = 0) -> list[dict[str, Any]]:
@@ -60,12 +60,12 @@ def with_system_pool(kind: str, node_pools: Sequence[Mapping[str, Any]], gpus: i
     pools = [deepcopy(dict(pool)) for pool in node_pools]
     if any(pool.get("role") == "System" for pool in pools):
         return pools
-    taken = {pool["name"] for pool in pools}
-    numbered = (f"{SYSTEM_POOL}-{number}" for number in range(2, len(taken) + 3))
+    used_names = {pool["name"] for pool in pools}
+    numbered = (f"{SYSTEM_POOL}-{number}" for number in range(2, len(used_names) + 3))
     model = api.KINDS[kind]
     machine = model.SYSTEM_MACHINE if issubclass(model, api.CloudCluster) else {}
     system = {
-        "name": next(free for free in (SYSTEM_POOL, *numbered) if free not in taken),
+        "name": next(free for free in (SYSTEM_POOL, *numbered) if free not in used_names),
         "role": "System",
         **machine,
         "nodeCount": 1,

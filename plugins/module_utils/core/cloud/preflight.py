@@ -31,15 +31,15 @@ class Line:
 
 def verdict(lines: Iterable[Line]) -> Verdict:
     """Lines as they came, each once."""
-    listed = list(lines)
+    all_lines = list(lines)
     return Verdict(
-        tuple(dict.fromkeys(line.text for line in listed if line.problem)),
-        tuple(dict.fromkeys(line.text for line in listed if not line.problem)),
+        tuple(dict.fromkeys(line.text for line in all_lines if line.problem)),
+        tuple(dict.fromkeys(line.text for line in all_lines if not line.problem)),
     )
 
 
 def of_limits(account: Account, demands: Sequence[QuotaDemand], words: QuotaWords) -> Iterator[Line]:
-    """Return what is wrong with the quotas and reservations of an account for pools. Growth is a warning."""
+    """Return the problems of quotas and reservations of an account for pools. A limit on growth is a warning."""
     for limit in limits(account, words):
         short = shortage(limit, demands)
         if short is not None:
@@ -49,17 +49,19 @@ def of_limits(account: Account, demands: Sequence[QuotaDemand], words: QuotaWord
 def meeting(name: str, ranges: Iterable[str], others: Iterable[Mapping[str, Any]]) -> list[str]:
     """The other clusters that have addresses of these ranges, as `name (ranges, region)`, sorted. `name` is that of the
     cluster itself, `others` are entries with name, region and cidr: one for each range of a cluster."""
-    own = [ipaddress.ip_network(each, strict=False) for each in ranges]
-    found: dict[tuple[str, str], list[str]] = {}
-    for other in others:
-        if other["name"] != name and any(_overlap(each, other["cidr"]) for each in own):
-            found.setdefault((str(other["name"]), str(other["region"])), []).append(str(other["cidr"]))
-    return [f"{theirs} ({', '.join(cidrs)}, {region})" for (theirs, region), cidrs in sorted(found.items())]
+    own_ranges = [ipaddress.ip_network(network, strict=False) for network in ranges]
+    meeting_ranges: dict[tuple[str, str], list[str]] = {}
+    for other_range in others:
+        if other_range["name"] != name and any(_overlap(network, other_range["cidr"]) for network in own_ranges):
+            meeting_ranges.setdefault((str(other_range["name"]), str(other_range["region"])), []).append(
+                str(other_range["cidr"])
+            )
+    return [f"{theirs} ({', '.join(cidrs)}, {region})" for (theirs, region), cidrs in sorted(meeting_ranges.items())]
 
 
 def _overlap(own: ipaddress.IPv4Network | ipaddress.IPv6Network, cidr: str) -> bool:
     try:
-        other = ipaddress.ip_network(cidr, strict=False)
+        other_network = ipaddress.ip_network(cidr, strict=False)
     except ValueError:
         return False
-    return own.version == other.version and own.overlaps(other)
+    return own.version == other_network.version and own.overlaps(other_network)

@@ -19,15 +19,22 @@ _MOST_POOLS = 10
 
 @dataclass(frozen=True)
 class QuotaDemand:
-    """Demand of a node pool. `takes`: what a node takes, by the codes of limits. `start`: with how many nodes the
-    pool begins, and `most`: to how many it may grow, in all its zones. `nodes`: how many there are, None where that is
-    not known. `path`: where the user wrote it. `machine`: the kind of its nodes. `zones`: those that it asks for."""
+    """Demand of a node pool on the limits of an account.
+
+    takes: amount that one node uses, by the code of the limit.
+    start: number of nodes that the pool begins with.
+    max_nodes: upper limit of the autoscaler, in all zones of the pool.
+    nodes: current number of nodes, None if it is unknown.
+    path: path of the pool in the manifest.
+    machine: machine type of the nodes.
+    zones: requested zones.
+    """
 
     cluster: str
     pool: str
     takes: Mapping[str, int]
     start: int
-    most: int
+    max_nodes: int
     is_there: bool = False
     nodes: int | None = None
     path: str = ""
@@ -55,7 +62,7 @@ class Limit:
     code: str
     bound: str
     unit: str
-    most: int
+    maximum: int
     used: int | None
     observed: str
     ask: str
@@ -70,26 +77,30 @@ class Limit:
 
 @dataclass(frozen=True)
 class Shortage:
-    """A limit that is too low. `starts`: for pools that are yet to be created, else only for pools that grow. `needs`:
-    what `pools` take together, and `taken`: what is in use already. `excess`: those of the new pools that it has no
-    room for, when the others start first, in their order."""
+    """Limit that is too low.
+
+    starts: new pools cannot start. If false, existing pools cannot grow.
+    needs: total amount that `pools` need.
+    used_amount: amount in use.
+    excess: new pools that do not fit after the other pools start, in order.
+    """
 
     limit: Limit
     starts: bool
     needs: int
     pools: tuple[QuotaDemand, ...]
-    taken: int = 0
+    used_amount: int = 0
     excess: tuple[QuotaDemand, ...] = ()
 
     def amount(self, demand: QuotaDemand) -> int:
-        """Return what one of the pools takes."""
-        return demand.takes[self.limit.code] * (demand.start if self.starts else demand.most)
+        """Return the amount that one of the pools needs."""
+        return demand.takes[self.limit.code] * (demand.start if self.starts else demand.max_nodes)
 
 
 def limits(account: Account, words: QuotaWords) -> list[Limit]:
     """Return the limits of an account, quotas first."""
     quotas = [_of_quota(quota, account, words) for quota in account.quotas]
-    return [*quotas, *(_of_reservation(each, account, words) for each in account.reservations)]
+    return [*quotas, *(_of_reservation(reservation, account, words) for reservation in account.reservations)]
 
 
 def _of_quota(quota: Quota, account: Account, words: QuotaWords) -> Limit:
@@ -99,7 +110,7 @@ def _of_quota(quota: Quota, account: Account, words: QuotaWords) -> Limit:
         code=quota.code,
         bound=f"the quota {title} of {words.holder} {account.account} {where} is",
         unit=quota.unit,
-        most=quota.limit,
+        maximum=quota.limit,
         used=quota.used,
         observed=quota.observed,
         ask=words.ask,
@@ -113,7 +124,7 @@ def _of_reservation(reservation: Reservation, account: Account, words: QuotaWord
         code=reservation.id,
         bound=f"reservation {reservation.id} of {words.holder} {account.account} has",
         unit="machines",
-        most=reservation.total,
+        maximum=reservation.total,
         used=reservation.total - reservation.free,
         observed=reservation.observed,
         ask="Reserve more",
@@ -123,14 +134,14 @@ def _of_reservation(reservation: Reservation, account: Account, words: QuotaWord
 
 
 def shortage(limit: Limit, demands: Sequence[QuotaDemand]) -> Shortage | None:
-    """Return what is wrong with a limit for the pools of all clusters that count against it; None where nothing is."""
+    """Return the shortage of a limit for the pools of all clusters that count against it; None if it suffices."""
     counted = [demand for demand in demands if demand.takes.get(limit.code)]
     new = tuple(demand for demand in counted if not demand.is_there)
-    needs, taken = sum(_start(demand, limit) for demand in new), _taken(limit, counted)
-    if needs and needs > limit.most - taken:
-        return Shortage(limit, True, needs, new, taken, _excess(limit, new, limit.most - taken))
-    most = sum(demand.takes[limit.code] * demand.most for demand in counted)
-    return Shortage(limit, False, most, tuple(counted)) if most > limit.most else None
+    needs, used_amount = sum(_start(demand, limit) for demand in new), _taken(limit, counted)
+    if needs and needs > limit.maximum - used_amount:
+        return Shortage(limit, True, needs, new, used_amount, _excess(limit, new, limit.maximum - used_amount))
+    max_amount = sum(demand.takes[limit.code] * demand.max_nodes for demand in counted)
+    return Shortage(limit, False, max_amount, tuple(counted)) if max_amount > limit.maximum else None
 
 
 def _start(demand: QuotaDemand, limit: Limit) -> int:
@@ -155,17 +166,17 @@ def _excess(limit: Limit, new: Iterable[QuotaDemand], room: int) -> tuple[QuotaD
 
 
 def message(short: Shortage) -> str:
-    """Return what is wrong, with the numbers."""
+    """Return a message about the shortage, with the numbers."""
     limit = short.limit
     does = "start with" if short.starts else "may grow to"
-    used = f", of which {short.taken} are in use" if short.taken else ""
-    after = used if short.starts else f", {limit.beyond}"
-    needs, most = limit.amount(short.needs), limit.amount(limit.most)
-    return f"node pools {_pools(short)}: {does} {needs}, and {limit.bound} {most}{after}"
+    used = f", of which {short.used_amount} are in use" if short.used_amount else ""
+    suffix = used if short.starts else f", {limit.beyond}"
+    needs, limit_text = limit.amount(short.needs), limit.amount(limit.maximum)
+    return f"node pools {_pools(short)}: {does} {needs}, and {limit.bound} {limit_text}{suffix}"
 
 
 def remediation(short: Shortage, words: QuotaWords) -> str:
-    """Return what to do about it."""
+    """Return the fix for the shortage."""
     return f"{short.limit.ask}, or lower {words.lower}" if short.starts else f"{short.limit.ask} before they grow"
 
 
@@ -173,5 +184,5 @@ def _pools(short: Shortage) -> str:
     """Return the names of pools, with those of their clusters and what each takes where there are several of these."""
     if len({demand.cluster for demand in short.pools}) < 2:
         return ", ".join(demand.pool for demand in short.pools)
-    listed = (f"{demand.cluster}/{demand.pool} ({short.amount(demand)})" for demand in short.pools)
-    return some(listed, _MOST_POOLS)
+    pool_texts = (f"{demand.cluster}/{demand.pool} ({short.amount(demand)})" for demand in short.pools)
+    return some(pool_texts, _MOST_POOLS)

@@ -37,13 +37,13 @@ class Cluster(ABC):
         """Ranges of addresses of its network."""
 
     def path(self, pool: Mapping[str, Any]) -> str:
-        """Return where the user wrote a pool: its place among those of the manifest."""
+        """Return the path of a pool in the manifest."""
         return f"spec.nodePools[{self.order.index(pool['name']) if pool['name'] in self.order else 0}]"
 
 
 def common(kind: str, resource: Any, cluster: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a Cluster. `resource` is the model of `cluster` (wire form)."""
-    written = api.wire(resource)["spec"]["nodePools"]
+    pool_entries = api.wire(resource)["spec"]["nodePools"]
     composed = is_composed(cluster)
     return {
         "kind": kind,
@@ -52,8 +52,8 @@ def common(kind: str, resource: Any, cluster: Mapping[str, Any]) -> dict[str, An
         "region": resource.spec.region,
         "version": resource.spec.kubernetes_version,
         "composed": composed,
-        "pools": pools_of(kind, composed, written),
-        "order": order_of(composed, written),
+        "pools": pools_of(kind, composed, pool_entries),
+        "order": order_of(composed, pool_entries),
     }
 
 

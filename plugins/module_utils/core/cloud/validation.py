@@ -46,11 +46,11 @@ class Neighbours(Generic[ClusterT]):
                 self._by_claim.setdefault(claim, {})[index] = cluster
 
     def of(self, cluster: ClusterT) -> list[ClusterT]:
-        """Return those that share a claim with a cluster, itself among them, in their order."""
-        found: dict[int, ClusterT] = {}
+        """Return the clusters that share a claim with a cluster, including the cluster, in their order."""
+        sharing_clusters: dict[int, ClusterT] = {}
         for claim in self._claims(cluster):
-            found.update(self._by_claim.get(claim, {}))
-        return [found[index] for index in sorted(found)]
+            sharing_clusters.update(self._by_claim.get(claim, {}))
+        return [sharing_clusters[index] for index in sorted(sharing_clusters)]
 
 
 @dataclass(frozen=True)
@@ -114,20 +114,20 @@ def of_range(
     """A range of addresses, None where it is none that can be had, and what is wrong with it. `largest` and `smallest`
     are prefixes that the cloud allows, `whose`, and `usable` ranges that are reserved elsewhere and not there."""
     try:
-        each = addresses.network(cidr)
+        address_range = addresses.network(cidr)
     except addresses.AddressError as error:
         return None, [Problem(str(error), path, short_value(cidr))]
-    if not largest <= each.prefixlen <= smallest:
+    if not largest <= address_range.prefixlen <= smallest:
         problem = f"must be between /{largest} and /{smallest}, as {whose} has it"
         return None, [Problem(problem, path, short_value(cidr), "Choose a range of another size")]
-    reserved = addresses.reserved(each, usable=usable)
+    reserved = addresses.reserved(address_range, usable=usable)
     if reserved:
         return None, [Problem(f"has {reserved}", path, short_value(cidr), "Choose a range such as 10.0.0.0/16")]
-    return each, []
+    return address_range, []
 
 
 def of_pools(cluster: Cluster, more: Callable[[Object, str], Iterator[Problem]]) -> Iterator[Problem]:
-    """Return what is wrong with each pool; `more` says what is in this cloud, of a pool and its place."""
+    """Return the problems of each pool. `more`: checks of this cloud, called with a pool and its path."""
     for pool in cluster.pools:
         path = cluster.path(pool)
         if pool["role"] == pools.GPU and pool["name"] == SYSTEM_POOL:
@@ -155,7 +155,7 @@ def of_pools(cluster: Cluster, more: Callable[[Object, str], Iterator[Problem]])
 
 
 def of_version(cluster: Cluster, form: re.Pattern[str], meaning: str, example: str) -> Iterator[Problem]:
-    """Return what is wrong with the version of Kubernetes. `form`: the versions that the cloud takes, with their
+    """Return the problems of the Kubernetes version. `form`: the versions that the cloud takes, with their
     `meaning` and an `example` for messages."""
     if not form.fullmatch(cluster.version):
         hint = f'Write it such as "{example}"'
@@ -163,33 +163,35 @@ def of_version(cluster: Cluster, form: re.Pattern[str], meaning: str, example: s
 
 
 def of_key(cluster: Cluster, key: str, region: str, path: str, hint: str) -> Iterator[Problem]:
-    """Return what is wrong with the key that encrypts Secrets. `region`: where the key is, as its name says."""
+    """Return the problems of the key that encrypts Secrets. `region`: where the key is, as its name says."""
     if region != cluster.region:
         yield Problem(f"is no key in {cluster.region}, where the cluster is", path, short_value(key), hint)
 
 
 def of_pool_zones(cluster: Cluster, pool: Object, path: str, region: re.Pattern[str], form: str) -> Iterator[Problem]:
-    """Return what is wrong with the zones of a pool. `region`: the pattern of names of regions. `form`: makes the name
+    """Return the problems of the zones of a pool. `region`: the pattern of names of regions. `form`: makes the name
     of a zone of that of its region and its letter."""
     zones = list(pool.get("zones") or ())
     for index, zone in enumerate(zones):
-        place = f"{path}.zones[{index}]"
+        zone_path = f"{path}.zones[{index}]"
         if zone in zones[:index]:
-            yield Problem("is named twice", place, short_value(zone), "Remove one")
+            yield Problem("is named twice", zone_path, short_value(zone), "Remove one")
         elif not region.fullmatch(cluster.region):
             continue  # A zone is as good as its region.
         elif re.fullmatch("[a-z]", zone):
-            yield Problem("is only a letter", place, short_value(zone), f"Write {form.format(cluster.region, zone)}")
+            yield Problem(
+                "is only a letter", zone_path, short_value(zone), f"Write {form.format(cluster.region, zone)}"
+            )
         elif not re.fullmatch(re.escape(form.format(cluster.region, "")) + "[a-z]", zone):
             yield Problem(
                 f"is no zone of the region {cluster.region}",
-                place,
+                zone_path,
                 short_value(zone),
                 f"Write one such as {form.format(cluster.region, 'a')}{_other_region(zone, region, form)}",
             )
 
 
 def _other_region(zone: str, region: re.Pattern[str], form: str) -> str:
-    """Return what to do where not the zone is wrong."""
-    named = zone[: -len(form.format("", "a"))]
-    return f", or, if the zone is right, {named} as the region" if region.fullmatch(named) else ""
+    """Return the fix for a valid zone in another region."""
+    region_name = zone[: -len(form.format("", "a"))]
+    return f", or, if the zone is right, {region_name} as the region" if region.fullmatch(region_name) else ""

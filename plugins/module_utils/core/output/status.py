@@ -593,7 +593,7 @@ def _missing_secret(secret: MissingSecret) -> MissingSecretStatus:
         namespace=secret.namespace,
         name=secret.name,
         keys=list(secret.keys),
-        exists=bool(secret.found),
+        exists=bool(secret.existing_keys),
         users=list(secret.users),
         message=secret.message,
         hint=secret.hint,

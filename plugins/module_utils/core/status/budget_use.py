@@ -69,22 +69,22 @@ class Count:
 
 
 def inquiry(policies: Iterable[Object], callers: Callers) -> Inquiry:
-    """Return what to ask about the budgets in BackendTrafficPolicies of a cluster, of CallerPolicies in `callers`."""
+    """Return the queries for the budgets in BackendTrafficPolicies of a cluster, of CallerPolicies in `callers`."""
     budgets: dict[Budget, None] = {}
     questions: list[Question] = []
     for seen in sorted(policies, key=identity):
-        for budget, asked in _of_policy(seen, callers):
+        for budget, policy_questions in _of_policy(seen, callers):
             budgets[budget] = None
-            questions += asked
+            questions += policy_questions
     skipped = frozenset(question.budget for question in questions[MOST_QUESTIONS:])
-    kept = tuple(question for question in questions[:MOST_QUESTIONS] if question.budget not in skipped)
-    return Inquiry(tuple(sorted(budgets)), kept, skipped)
+    asked_questions = tuple(question for question in questions[:MOST_QUESTIONS] if question.budget not in skipped)
+    return Inquiry(tuple(sorted(budgets)), asked_questions, skipped)
 
 
 def _of_policy(seen: Object, callers: Callers) -> Iterator[tuple[Budget, list[Question]]]:
     """Yield the budget of each rule of a policy, with its questions."""
     namespace = text(seen, "metadata", "labels", names.NAMESPACE_LABEL)
-    place = identity(seen)[2:]
+    policy_identity = identity(seen)[2:]
     rules, counted = entries(seen, "spec", "rateLimit", "global", "rules"), _counted(seen)
     if counted is None or len(rules) != len(counted.rules):
         # Others changed it.
@@ -95,15 +95,15 @@ def _of_policy(seen: Object, callers: Callers) -> Iterator[tuple[Budget, list[Qu
         position = numbers[shared]
         numbers[shared] += 1
         budget = (namespace, of_budget.policy, of_budget.budget)
-        asked = callers.get(budget[:2])
-        if asked is None:
+        budget_callers = callers.get(budget[:2])
+        if budget_callers is None:
             continue
-        domain, key = _names(place, index, of_budget.route, counted.listener, shared=shared)
-        found = [
+        domain, key = _names(policy_identity, index, of_budget.route, counted.listener, shared=shared)
+        budget_questions = [
             Question(budget, caller_of(caller), domain, ((key, key), *descriptors))
-            for caller, descriptors in _headers(rule, position, asked)
+            for caller, descriptors in _headers(rule, position, budget_callers)
         ]
-        yield budget, found
+        yield budget, budget_questions
 
 
 @dataclass(frozen=True)
@@ -122,14 +122,17 @@ class _Counted:
 
 
 def _counted(seen: Object) -> _Counted | None:
-    """Return what the annotation of a policy says; None without one, and for one that others wrote."""
+    """Return the budget annotation of a policy; None if it is missing, or was not written by this collection."""
     try:
-        found = _parsed(**json.loads(text(seen, "metadata", "annotations", constants.BUDGETS_ANNOTATION)))
+        annotation = _parsed(**json.loads(text(seen, "metadata", "annotations", constants.BUDGETS_ANNOTATION)))
     except (TypeError, ValueError, RecursionError):
         return None
-    values = [found.listener, *(value for rule in found.rules for value in (rule.policy, rule.budget, rule.route))]
-    is_ours = all(isinstance(value, str) for value in values) and all(rule.budget for rule in found.rules)
-    return found if is_ours else None
+    values = [
+        annotation.listener,
+        *(value for rule in annotation.rules for value in (rule.policy, rule.budget, rule.route)),
+    ]
+    is_ours = all(isinstance(value, str) for value in values) and all(rule.budget for rule in annotation.rules)
+    return annotation if is_ours else None
 
 
 def _parsed(listener: str, rules: Iterable[Mapping[str, str]]) -> _Counted:
@@ -176,9 +179,9 @@ def batches(questions: Iterable[Question]) -> list[Sequence[Question]]:
     for question in questions:
         by_domain.setdefault(question.domain, []).append(question)
     return [
-        asked[start : start + MOST_IN_REQUEST]
-        for asked in by_domain.values()
-        for start in range(0, len(asked), MOST_IN_REQUEST)
+        domain_questions[start : start + MOST_IN_REQUEST]
+        for domain_questions in by_domain.values()
+        for start in range(0, len(domain_questions), MOST_IN_REQUEST)
     ]
 
 
@@ -224,15 +227,15 @@ def observed(
     by_budget: dict[Budget, list[Question]] = {budget: [] for budget in asked.budgets}
     for question in asked.questions:
         by_budget[question.budget].append(question)
-    found = []
+    budgets = []
     for budget, questions in by_budget.items():
         if budget in asked.skipped:
-            found.append(ObservedBudget(*budget, problem=_TOO_MANY))
+            budgets.append(ObservedBudget(*budget, problem=_TOO_MANY))
         elif any(question not in answers for question in questions):
-            found.append(ObservedBudget(*budget, problem=problem))
+            budgets.append(ObservedBudget(*budget, problem=problem))
         else:
-            found.append(_observed(budget, {question: answers[question] for question in questions}, now))
-    return found
+            budgets.append(_observed(budget, {question: answers[question] for question in questions}, now))
+    return budgets
 
 
 def _observed(budget: Budget, answers: Mapping[Question, Count | None], now: datetime) -> ObservedBudget:

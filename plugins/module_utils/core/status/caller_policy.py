@@ -35,8 +35,8 @@ def caller_policy(
 ) -> Status[CallerPolicyStatus]:
     """Return the status of a CallerPolicy. `unit`: amount that gateways count as 1 for budgets with unit Cost."""
     budgets = policy.spec.budgets or ()
-    found = [_budget(budget, gateways, unit) for budget in budgets]
-    return Status((_known(budgets, gateways),), api.construct(CallerPolicyStatus, budgets=found or None))
+    budget_statuses = [_budget(budget, gateways, unit) for budget in budgets]
+    return Status((_known(budgets, gateways),), api.construct(CallerPolicyStatus, budgets=budget_statuses or None))
 
 
 def _known(budgets: Sequence[Budget], gateways: Sequence[GatewayBudgets]) -> Condition:
@@ -46,14 +46,18 @@ def _known(budgets: Sequence[Budget], gateways: Sequence[GatewayBudgets]) -> Con
         return Condition(
             USE_KNOWN, "False", "NoRoute", "No gateway with keys routes requests to a service of the policy"
         )
-    unread = [f"InferenceGateway {each.gateway}: {each.unread}" for each in gateways if each.unread]
+    unread = [
+        f"InferenceGateway {gateway_budgets.gateway}: {gateway_budgets.unread}"
+        for gateway_budgets in gateways
+        if gateway_budgets.unread
+    ]
     if unread:
         return unknown(USE_KNOWN, "; ".join(unread))
     problems = [
-        f"InferenceGateway {each.gateway}, budget {budget.name}: {problem}"
-        for each in gateways
+        f"InferenceGateway {gateway_budgets.gateway}, budget {budget.name}: {problem}"
+        for gateway_budgets in gateways
         for budget in budgets
-        if (problem := _problem(each.budgets.get(budget.name)))
+        if (problem := _problem(gateway_budgets.budgets.get(budget.name)))
     ]
     if problems:
         return Condition(USE_KNOWN, "False", "NotCounted", "; ".join(problems))
@@ -66,9 +70,13 @@ def _problem(seen: ObservedBudget | None) -> str:
 
 def _budget(budget: Budget, gateways: Sequence[GatewayBudgets], unit: Decimal) -> BudgetStatus:
     """Return the use of a budget, that of all callers together or of those who used most."""
-    seen = [(each.gateway, found) for each in gateways if (found := each.budgets.get(budget.name))]
-    counted = [(-count, gateway, caller) for gateway, found in seen for caller, count in found.used.items()]
-    shown = sorted(counted)[:MOST_CALLERS]
+    seen = [
+        (gateway_budgets.gateway, budget_use)
+        for gateway_budgets in gateways
+        if (budget_use := gateway_budgets.budgets.get(budget.name))
+    ]
+    counted = [(-count, gateway, caller) for gateway, budget_use in seen for caller, count in budget_use.used.items()]
+    top_callers = sorted(counted)[:MOST_CALLERS]
     return api.construct(
         BudgetStatus,
         name=budget.name,
@@ -85,8 +93,8 @@ def _budget(budget: Budget, gateways: Sequence[GatewayBudgets], unit: Decimal) -
                 used=-count,
                 spent=spent(-count, unit) if budget.amount else None,
             )
-            for count, gateway, caller in shown
+            for count, gateway, caller in top_callers
         ],
-        more_callers=len(counted) - len(shown) or None,
-        resets_at=min((found.resets for __, found in seen if found.resets), default=None),
+        more_callers=len(counted) - len(top_callers) or None,
+        resets_at=min((budget_use.resets for __, budget_use in seen if budget_use.resets), default=None),
     )

@@ -89,40 +89,42 @@ def merge(
     are the previous ones. Conditions of types that are not OWNED are kept. `generation` is the metadata.generation that
     `new` was computed from, None for resources without one. Without `now` a condition whose status changed has no time.
     """
-    before: dict[str, Mapping[str, Any]] = {}
+    previous_conditions: dict[str, Mapping[str, Any]] = {}
     for entry in entries(previous):
         if text(entry, "type"):
-            before.setdefault(entry["type"], entry)
-    merged = {kind: dict(entry) for kind, entry in before.items() if kind not in OWNED}
+            previous_conditions.setdefault(entry["type"], entry)
+    merged = {kind: dict(entry) for kind, entry in previous_conditions.items() if kind not in OWNED}
     for condition in new:
-        merged[condition.type] = _merged(condition, before.get(condition.type), generation, now)
+        merged[condition.type] = _merged(condition, previous_conditions.get(condition.type), generation, now)
     return [merged[kind] for kind in sorted(merged)]
 
 
-def _merged(condition: Condition, before: Mapping[str, Any] | None, generation: int | None, now: str) -> dict[str, Any]:
-    if before is not None and condition.held:
-        return dict(before)
+def _merged(
+    condition: Condition, previous_condition: Mapping[str, Any] | None, generation: int | None, now: str
+) -> dict[str, Any]:
+    if previous_condition is not None and condition.held:
+        return dict(previous_condition)
     entry: dict[str, Any] = {"type": condition.type, "status": condition.status, "reason": condition.reason}
     if condition.message:
         entry["message"] = cut(condition.message, _MOST_CHARACTERS)
-    stays = before is not None and before.get("status") == condition.status
-    since = (text(before, "lastTransitionTime") if stays else "") or now
+    is_unchanged = previous_condition is not None and previous_condition.get("status") == condition.status
+    since = (text(previous_condition, "lastTransitionTime") if is_unchanged else "") or now
     if since:
         entry["lastTransitionTime"] = since
     if generation is not None:
         entry["observedGeneration"] = generation
-    return dict(before) if before is not None and dict(before) == entry else entry
+    return dict(previous_condition) if previous_condition is not None and dict(previous_condition) == entry else entry
 
 
 def written(conditions: Sequence[Mapping[str, Any]]) -> dict[str, Condition]:
     """Return conditions in the wire format by their type."""
-    found = {}
+    conditions_by_type = {}
     for entry in conditions:
         status = entry.get("status")
         if status in ("True", "False", "Unknown"):
             kind, reason, message = (text(entry, key) for key in ("type", "reason", "message"))
-            found[kind] = Condition(kind, status, reason, message)
-    return found
+            conditions_by_type[kind] = Condition(kind, status, reason, message)
+    return conditions_by_type
 
 
 def hold(kind: str, previous: Mapping[str, Any] | None, otherwise: Condition) -> Condition:

@@ -249,8 +249,8 @@ def _pool_defect(pool: str, specs: Sequence[Object], devices: Mapping[str, int])
     expected = max(number(spec, "pool", "resourceSliceCount", default=1) for spec in specs)
     if len(specs) != expected:
         return f"{len(specs)} of {expected} ResourceSlices of its pool {pool}"
-    name, most = min(devices.items(), key=lambda item: (-item[1], item[0]), default=("", 0))
-    return f"{most} devices with the name {name} in its pool {pool}" if most > 1 else ""
+    name, highest_count = min(devices.items(), key=lambda item: (-item[1], item[0]), default=("", 0))
+    return f"{highest_count} devices with the name {name} in its pool {pool}" if highest_count > 1 else ""
 
 
 def _findings(promise: Promise, driver: str, published: Sequence[PublishedDevice], *, is_shared: bool) -> list[str]:
@@ -261,12 +261,14 @@ def _findings(promise: Promise, driver: str, published: Sequence[PublishedDevice
     defect = next((device.pool_defect for device in published if device.pool_defect), "")
     published = [device for device in published if not device.pool_defect]
     offers = [_Offer(device.taint, [_differences(kind, device.value) for kind in promised]) for device in published]
-    left = list(offers)
+    remaining_offers = list(offers)
     short = []
     # Kinds that the fewest devices match come first: the devices that they leave match other kinds, not the reverse.
     for index in sorted(range(len(promised)), key=lambda index: sum(not offer.wrong[index] for offer in offers)):
-        suitable = [offer for offer in left if not offer.wrong[index] and not offer.taint][: promised[index].count]
-        left = [offer for offer in left if offer not in suitable]
+        suitable = [offer for offer in remaining_offers if not offer.wrong[index] and not offer.taint][
+            : promised[index].count
+        ]
+        remaining_offers = [offer for offer in remaining_offers if offer not in suitable]
         if len(suitable) < promised[index].count:
             short.append((index, len(suitable)))
     if short and defect:
@@ -274,7 +276,9 @@ def _findings(promise: Promise, driver: str, published: Sequence[PublishedDevice
     return [
         message
         for index, count in sorted(short)
-        for message in _shortage(promise, promised[index], count, [(offer.taint, offer.wrong[index]) for offer in left])
+        for message in _shortage(
+            promise, promised[index], count, [(offer.taint, offer.wrong[index]) for offer in remaining_offers]
+        )
     ]
 
 
@@ -287,13 +291,13 @@ class _Offer:
 
 
 def _shortage(
-    promise: Promise, device: Device, published: int, left: Sequence[tuple[str, tuple[str, ...]]]
+    promise: Promise, device: Device, published: int, remaining_devices: Sequence[tuple[str, tuple[str, ...]]]
 ) -> list[str]:
     """Return the reasons for missing devices of a promised kind: the remaining devices of the driver differ, are
     tainted, or there are none."""
     promises = f"class {promise.class_name} promises"
-    unequal = sorted(wrong for taint, wrong in left if wrong and not taint)
-    tainted = sorted(taint for taint, wrong in left if taint and not wrong)
+    unequal = sorted(wrong for taint, wrong in remaining_devices if wrong and not taint)
+    tainted = sorted(taint for taint, wrong in remaining_devices if taint and not wrong)
     if unequal and not tainted and published + len(unequal) >= device.count:
         nearest = min(unequal, key=lambda wrong: (len(wrong), wrong))
         alike = unequal.count(nearest)
@@ -323,7 +327,7 @@ def _taint(taints: Iterable[Object]) -> str:
 
 def _differences(promised: Device, published: Object) -> tuple[str, ...]:
     """Return the differences of a published device from the promise, each with both values."""
-    found = []
+    differences = []
     attributes = _by_name(published, "attributes", promised.driver, promised.attributes)
     capacity = _by_name(published, "capacity", promised.driver, promised.capacity)
     offered = Device.from_wire({"driver": promised.driver, "attributes": attributes, "capacity": capacity})
@@ -333,19 +337,19 @@ def _differences(promised: Device, published: Object) -> tuple[str, ...]:
             continue
         published_value = offered.attributes.get(key)
         if type(published_value) is not type(value) or published_value != value:
-            found.append(_difference("attribute", _short_name(key, promised.driver), value, published_value))
+            differences.append(_difference("attribute", _short_name(key, promised.driver), value, published_value))
     for key, quantity in sorted(promised.capacity.items()):
         amount = offered.capacity.get(key)
         if key in capacity and amount is None:
             continue
         if amount is None or amount < quantity:
-            found.append(_difference("capacity", _short_name(key, promised.driver), quantity, amount))
-    return tuple(found)
+            differences.append(_difference("capacity", _short_name(key, promised.driver), quantity, amount))
+    return tuple(differences)
 
 
-def _by_name(device: Object, part: str, driver: str, promised: Mapping[str, Any]) -> dict[str, Any]:
+def _by_name(device: Object, field: str, driver: str, promised: Mapping[str, Any]) -> dict[str, Any]:
     """Return the promised attributes or capacities of a published device by full name."""
-    values = {"/".join(split_name(str(name), driver)): value for name, value in fields(device, part).items()}
+    values = {"/".join(split_name(str(name), driver)): value for name, value in fields(device, field).items()}
     return {name: value for name, value in values.items() if name in promised}
 
 

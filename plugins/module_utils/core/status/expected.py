@@ -74,29 +74,29 @@ def expected(resources: Iterable[Object], key_secrets: Sequence[KeySecret] = ())
 
     Other objects and invalid resources are skipped. A pool whose class is missing promises no devices.
     """
-    known = _Known()
+    known_resources = _Known()
     for value in resources:
         if value.get("apiVersion") == f"{api.GROUP_MODELS}/{api.VERSION}" and _is_read(value):
             with contextlib.suppress(api.InvalidResource):
-                known.add(api.parse(value))
-    gateways = composed_gateways(known.model_gateways.values())
-    hosts = gateways.keys() & known.clusters.keys()
-    callers = {name: _callers(gateways[name], known.policies.values(), key_secrets) for name in hosts}
+                known_resources.add(api.parse(value))
+    gateways = composed_gateways(known_resources.model_gateways.values())
+    hosts = gateways.keys() & known_resources.clusters.keys()
+    callers = {name: _callers(gateways[name], known_resources.policies.values(), key_secrets) for name in hosts}
     clusters = {
         name: replace(
-            _cluster(cluster, known.classes, hosts, callers.get(name, {})),
-            secrets=tuple(dict.fromkeys(known.pod_secrets(cluster))),
-            control_secrets=tuple(known.control_secrets_for(cluster, is_host=name in hosts)),
+            _cluster(cluster, known_resources.classes, hosts, callers.get(name, {})),
+            secrets=tuple(dict.fromkeys(known_resources.pod_secrets(cluster))),
+            control_secrets=tuple(known_resources.control_secrets_for(cluster, is_host=name in hosts)),
         )
-        for name, cluster in known.clusters.items()
+        for name, cluster in known_resources.clusters.items()
     }
     secrets: dict[tuple[str, str], frozenset[str]] = {}
-    for reference in known.control_secrets:
+    for reference in known_resources.control_secrets:
         key = (reference.namespace, reference.name)
         secrets[key] = secrets.get(key, frozenset()) | reference.keys
-    auths = [each.spec.auth for __, each in sorted(known.model_gateways.items())]
+    auths = [model_gateway.spec.auth for __, model_gateway in sorted(known_resources.model_gateways.items())]
     selectors = [auth.api_key.secret_selector.match_labels for auth in auths if auth and auth.api_key]
-    return Expected(clusters, secrets, known.gateway, tuple(selectors))
+    return Expected(clusters, secrets, known_resources.gateway, tuple(selectors))
 
 
 _READ = frozenset(
@@ -217,13 +217,13 @@ def _callers(
     if gateway.spec.auth is None:
         return {}
     keys, tokens = gateway.spec.auth.api_key, gateway.spec.auth.jwt
-    found = [secret for secret in secrets if keys and keys.secret_selector.matches(secret.labels)]
-    everyone = sorted({caller_of(entry) for secret in found for entry in secret.callers})
-    allowed = [rights(policy, found, tokens=tokens) for policy in policies if policy.spec.budgets]
+    selected_secrets = [secret for secret in secrets if keys and keys.secret_selector.matches(secret.labels)]
+    everyone = sorted({caller_of(entry) for secret in selected_secrets for entry in secret.callers})
+    allowed = [rights(policy, selected_secrets, tokens=tokens) for policy in policies if policy.spec.budgets]
     return {
-        (each.policy.namespace, each.policy.name): [
-            *(everyone if each.callers is None else each.callers),
-            *(f"{constants.TOKEN_CALLER}{subject}" for subject in each.subjects),
+        (policy_rights.policy.namespace, policy_rights.policy.name): [
+            *(everyone if policy_rights.callers is None else policy_rights.callers),
+            *(f"{constants.TOKEN_CALLER}{subject}" for subject in policy_rights.subjects),
         ]
-        for each in allowed
+        for policy_rights in allowed
     }

@@ -16,7 +16,7 @@ def inference_class(
     resource: api.InferenceClass, *, previous: Mapping[str, Any] | None = None
 ) -> Status[InferenceClassStatus]:
     """Return the status of a valid InferenceClass."""
-    before = earlier(resource.status, previous)
+    previous_status = earlier(resource.status, previous)
     return Status(
-        (Condition("Accepted", "True", "Available"), ready(True, before)), api.construct(InferenceClassStatus)
+        (Condition("Accepted", "True", "Available"), ready(True, previous_status)), api.construct(InferenceClassStatus)
     )

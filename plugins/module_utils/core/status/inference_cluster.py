@@ -49,10 +49,10 @@ def gateway_address(previous: Mapping[str, Any] | None, observed: ObservedCluste
     every endpoint behind it would be deleted otherwise. An address that was assumed before `cluster` was observed does
     not count as known.
     """
-    before = text(previous, "gateway", "address")
+    previous_address = text(previous, "gateway", "address")
     if observed is None or observed.unreachable:
-        return before
-    return _current_address(observed) or (before if before != assumed_address(cluster) else "")
+        return previous_address
+    return _current_address(observed) or (previous_address if previous_address != assumed_address(cluster) else "")
 
 
 def gateway_url(previous: Mapping[str, Any] | None, observed: ObservedCluster | None) -> str:
@@ -110,38 +110,38 @@ def inference_cluster(
     `invalid_pool` is the error for a pool whose class its source cannot provision. `pools` is status.gpuPools; None
     when they are not known, which keeps the previous ones: a pool that is no longer published loses its replicas.
     """
-    before = earlier(cluster.status, previous)
-    cluster_ready = _cluster_ready(cluster, missing_classes, invalid_pool, observed, before, is_declared)
+    previous_status = earlier(cluster.status, previous)
+    cluster_ready = _cluster_ready(cluster, missing_classes, invalid_pool, observed, previous_status, is_declared)
     if is_declared:
         backend_ready = declared(_BACKEND, cluster.name)
-        overall = _declared_overall(cluster, cluster_ready, before)
+        overall = _declared_overall(cluster, cluster_ready, previous_status)
     else:
-        backend_ready = _backend_ready(cluster_ready, observed, before)
-        overall = _overall(cluster, cluster_ready, backend_ready, observed, gateway_address, before)
+        backend_ready = _backend_ready(cluster_ready, observed, previous_status)
+        overall = _overall(cluster, cluster_ready, backend_ready, observed, gateway_address, previous_status)
         if pools is not None and (observed is None or observed.unreachable):
-            pools = _with_known_nodes(pools, before)
+            pools = _with_known_nodes(pools, previous_status)
     url = (gateway_address and gateway_url) or None
-    known = {"address": gateway_address or None, "url": url, **_for_models(cluster, observed, before)}
-    gateway = api.construct(GatewayStatus, **known) if any(known.values()) else None
+    gateway_fields = {"address": gateway_address or None, "url": url, **_for_models(cluster, observed, previous_status)}
+    gateway = api.construct(GatewayStatus, **gateway_fields) if any(gateway_fields.values()) else None
     fields = api.construct(
         InferenceClusterStatus,
         provider_config_ref=api.construct(ProviderConfigRef, name=provider_config_name(cluster.name)),
         gateway=gateway,
         cache=api.construct(CacheStatus, storage_class_name=storage_class) if storage_class else None,
-        gpu_pools=_published(pools, before),
+        gpu_pools=_published(pools, previous_status),
         namespace=constants.SYSTEM_NAMESPACE,
     )
     return Status((cluster_ready, backend_ready, overall), fields)
 
 
 def _for_models(
-    cluster: api.InferenceCluster, observed: ObservedCluster | None, before: Mapping[str, Any]
+    cluster: api.InferenceCluster, observed: ObservedCluster | None, previous_status: Mapping[str, Any]
 ) -> dict[str, str | None]:
-    """Return what gateways in mode Model know of a cluster: nothing before its own gateway asks for their certificates
-    and its CA is known. What is known stays while the cluster does not answer, and while one of its objects is missing,
-    as every route to it would be deleted otherwise."""
-    known = ("internalAddress", "hostname", "caCertificate")
-    address, hostname, authority = (text(before, "gateway", name) for name in known)
+    """Return the fields of a cluster that Model gateways use. They are empty until its own gateway requires client
+    certificates and its CA is known. Known fields are kept while the cluster is unreachable or lacks an object,
+    because otherwise every route to it would be deleted."""
+    field_names = ("internalAddress", "hostname", "caCertificate")
+    address, hostname, authority = (text(previous_status, "gateway", name) for name in field_names)
     if observed is not None and not observed.unreachable:
         namespace = constants.SYSTEM_NAMESPACE
         bundle = observed.objects.find("ConfigMap", namespace, constants.CLUSTER_GATEWAY_CA)
@@ -154,24 +154,24 @@ def _for_models(
     return {"hostname": hostname, "internal_address": address or None, "ca_certificate": authority}
 
 
-def _with_known_nodes(pools: Sequence[GPUPool], before: Mapping[str, Any]) -> list[GPUPool]:
+def _with_known_nodes(pools: Sequence[GPUPool], previous_status: Mapping[str, Any]) -> list[GPUPool]:
     """Return the pools with the last observed number of nodes: an unreachable cluster has not lost its nodes."""
     nodes = {
         text(pool, "name"): number(pool, "observedNodes")
-        for pool in entries(before, "gpuPools")
+        for pool in entries(previous_status, "gpuPools")
         if "observedNodes" in pool
     }
     return [pool.model_copy(update={"observed_nodes": nodes.get(pool.name)}) for pool in pools]
 
 
-def _published(pools: Sequence[GPUPool] | None, before: Mapping[str, Any]) -> list[GPUPool] | None:
+def _published(pools: Sequence[GPUPool] | None, previous_status: Mapping[str, Any]) -> list[GPUPool] | None:
     """Return the pools, or the readable previous ones when they are not known."""
     if pools is not None:
         return list(pools)
-    if not isinstance(before.get("gpuPools"), list):
+    if not isinstance(previous_status.get("gpuPools"), list):
         return None
     previous = []
-    for pool in entries(before, "gpuPools"):
+    for pool in entries(previous_status, "gpuPools"):
         with contextlib.suppress(ValueError):
             previous.append(GPUPool.model_validate(pool))
     return previous
@@ -186,7 +186,7 @@ def _not_observed(cluster: api.InferenceCluster, observed: ObservedCluster | Non
 
 
 def no_answer(cluster: str, message: str) -> str:
-    """Return why a cluster did not answer, from the message of its condition Ready; "" for another message."""
+    """Return the reason for a missing answer of a cluster, from the message of Ready; "" for another message."""
     start = _NO_ANSWER.format(cluster)
     return message.removeprefix(start) if message.startswith(start) else ""
 
@@ -196,7 +196,7 @@ def _cluster_ready(
     missing_classes: Sequence[str],
     invalid_pool: str,
     observed: ObservedCluster | None,
-    before: Mapping[str, Any],
+    previous_status: Mapping[str, Any],
     is_declared: bool,
 ) -> Condition:
     if missing_classes:
@@ -210,17 +210,19 @@ def _cluster_ready(
         return declared(_CLUSTER, cluster.name)
     not_observed = _not_observed(cluster, observed)
     if not_observed or observed is None:
-        return hold(_CLUSTER, before, unknown(_CLUSTER, not_observed))
+        return hold(_CLUSTER, previous_status, unknown(_CLUSTER, not_observed))
     provisioned = observed.provisioned or Component(message="the cluster does not exist yet")
     if provisioned.ready:
         return Condition(_CLUSTER, "True", "ClusterRunning", cut(provisioned.message))
     return Condition(_CLUSTER, "False", "Provisioning", cut(provisioned.message) or "Waiting for the cloud")
 
 
-def _backend_ready(cluster_ready: Condition, observed: ObservedCluster | None, before: Mapping[str, Any]) -> Condition:
+def _backend_ready(
+    cluster_ready: Condition, observed: ObservedCluster | None, previous_status: Mapping[str, Any]
+) -> Condition:
     if observed is None or observed.unreachable:
         why = cut(observed.unreachable) if observed else "the cluster has not been observed"
-        return hold(_BACKEND, before, unknown(_BACKEND, why))
+        return hold(_BACKEND, previous_status, unknown(_BACKEND, why))
     if cluster_ready.status != "True":
         return Condition(_BACKEND, truth(observed.stack.ready), "WaitingForCluster", "Waiting for the cluster")
     if observed.stack.ready:
@@ -228,13 +230,15 @@ def _backend_ready(cluster_ready: Condition, observed: ObservedCluster | None, b
     return Condition(_BACKEND, "False", "Installing", cut(observed.stack.message) or "Waiting for the serving stack")
 
 
-def _declared_overall(cluster: api.InferenceCluster, cluster_ready: Condition, before: Mapping[str, Any]) -> Condition:
+def _declared_overall(
+    cluster: api.InferenceCluster, cluster_ready: Condition, previous_status: Mapping[str, Any]
+) -> Condition:
     """Return Ready, unless the manifest is not usable or its status is not Ready."""
     if cluster_ready.status == "False":
-        return ready(False, before, cluster_ready.message)
-    written = (cluster.status.conditions if cluster.status else None) or ()
-    if any(condition.type == "Ready" and condition.status == "False" for condition in written):
-        return ready(False, before, "The status in its manifest is not Ready")
+        return ready(False, previous_status, cluster_ready.message)
+    declared_conditions = (cluster.status.conditions if cluster.status else None) or ()
+    if any(condition.type == "Ready" and condition.status == "False" for condition in declared_conditions):
+        return ready(False, previous_status, "The status in its manifest is not Ready")
     return declared("Ready", cluster.name)
 
 
@@ -244,22 +248,22 @@ def _overall(
     backend_ready: Condition,
     observed: ObservedCluster | None,
     address: str,
-    before: Mapping[str, Any],
+    previous_status: Mapping[str, Any],
 ) -> Condition:
     """Return Ready: both parts are ready, and the gateway has an address.
 
     The readiness of an unreachable cluster is not known: its replicas stay, and it gets no new ones. A cluster that was
     not observed keeps its readiness.
     """
-    failing = [part.message for part in (cluster_ready, backend_ready) if part.status == "False"]
+    failing = [condition.message for condition in (cluster_ready, backend_ready) if condition.status == "False"]
     if failing:
-        return ready(False, before, failing[0])
+        return ready(False, previous_status, failing[0])
     not_observed = _not_observed(cluster, observed)
     if observed is None:
-        return hold("Ready", before, unknown("Ready", not_observed))
+        return hold("Ready", previous_status, unknown("Ready", not_observed))
     if not_observed:
-        return ready(None, before, not_observed)
+        return ready(None, previous_status, not_observed)
     if not address:
         gateway = f"{constants.WORKLOAD_GATEWAY_NAMESPACE}/{constants.WORKLOAD_GATEWAY}"
-        return ready(False, before, f"Waiting for an address of Gateway {gateway}; needs a load balancer")
-    return ready(True, before, observed.unavailable_message)
+        return ready(False, previous_status, f"Waiting for an address of Gateway {gateway}; needs a load balancer")
+    return ready(True, previous_status, observed.unavailable_message)

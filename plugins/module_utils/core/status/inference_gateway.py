@@ -40,18 +40,22 @@ def inference_gateway(
     `control` are the observed objects of the control cluster, None when it was not observed. `controller` is the state
     of all that is installed for the gateway. A known address is kept until there is another one.
     """
-    before = earlier(gateway.status, previous)
-    address = gateway_address(control, controller, text(before, "address"))
+    previous_status = earlier(gateway.status, previous)
+    address = gateway_address(control, controller, text(previous_status, "address"))
     fields = api.construct(InferenceGatewayStatus, address=address or None)
     if control is None:
         message = "the control cluster has not been observed"
-        return Status(tuple(hold(kind, before, unknown(kind, message)) for kind in (_CONTROLLER, "Ready")), fields)
+        return Status(
+            tuple(hold(kind, previous_status, unknown(kind, message)) for kind in (_CONTROLLER, "Ready")), fields
+        )
     if not controller.ready:
         message = cut(controller.message) or "Waiting for the controller of the gateway"
-        return Status((Condition(_CONTROLLER, "False", "Installing", message), ready(False, before, message)), fields)
+        return Status(
+            (Condition(_CONTROLLER, "False", "Installing", message), ready(False, previous_status, message)), fields
+        )
     healthy = Condition(_CONTROLLER, "True", "ControllerHealthy", cut(controller.message))
     missing = _missing(control, _gateway(control))
-    return Status((healthy, ready(not missing, before, "; ".join(missing))), fields)
+    return Status((healthy, ready(not missing, previous_status, "; ".join(missing))), fields)
 
 
 def model_gateway(
@@ -67,36 +71,38 @@ def model_gateway(
     `observed` are the objects of its cluster, None when that did not answer. `refused` is the reason why it is not
     composed. `is_declared`: the cluster is not observed, and assumed to be as declared.
     """
-    before = earlier(gateway.status, previous)
+    previous_status = earlier(gateway.status, previous)
     if refused:
         # An address that it had is that of the other gateway by now.
-        return Status((ready(False, before, refused),), api.construct(InferenceGatewayStatus))
+        return Status((ready(False, previous_status, refused),), api.construct(InferenceGatewayStatus))
     namespace = constants.SYSTEM_NAMESPACE
     seen = observed.find("Gateway", namespace, constants.MODEL_GATEWAY) if observed else None
     if label(seen, names.GATEWAY_LABEL) != names.label_value(gateway.name):
         # That of the serving stack has the same name until a gateway takes its place.
         seen = None
     authority = observed.find("ConfigMap", namespace, constants.MODEL_GATEWAY_CA) if observed else None
-    address = first_address(seen) or text(before, "address")
+    address = first_address(seen) or text(previous_status, "address")
     scheme = "https" if gateway.spec.tls else "http"
     base = f"{scheme}://{url_host(address)}"
-    certificate = text(authority, "data", constants.CA_KEY) or text(before, "clientCACertificate")
+    certificate = text(authority, "data", constants.CA_KEY) or text(previous_status, "clientCACertificate")
     endpoints = {"openAI": f"{base}/v1", "anthropic": f"{base}/anthropic"} if address else None
     wire = {"address": address, "endpoints": endpoints, "clientCACertificate": certificate}
     fields = InferenceGatewayStatus.model_validate({key: value for key, value in wire.items() if value})
     cluster = gateway.spec.cluster_name or ""
     if is_declared:
-        return Status((ready(True, before, declared_message(cluster)),), fields)
+        return Status((ready(True, previous_status, declared_message(cluster)),), fields)
     if observed is None:
-        return Status((hold("Ready", before, unknown("Ready", f"cluster {cluster} has not been observed")),), fields)
+        return Status(
+            (hold("Ready", previous_status, unknown("Ready", f"cluster {cluster} has not been observed")),), fields
+        )
     name = f"Gateway {namespace}/{constants.MODEL_GATEWAY}"
     if seen is None:
-        return Status((ready(False, before, f"{name} does not exist yet"),), fields)
+        return Status((ready(False, previous_status, f"{name} does not exist yet"),), fields)
     if not is_true(seen, "Programmed"):
-        return Status((ready(False, before, f"{name} is not programmed yet"),), fields)
+        return Status((ready(False, previous_status, f"{name} is not programmed yet"),), fields)
     if why := conflict(contested(observed), [_ANY_ROUTE]):
         return Status((Condition(READY, "False", "PolicyConflict", why),), fields)
-    return Status((ready(True, before),), fields)
+    return Status((ready(True, previous_status),), fields)
 
 
 def leaving_gateway(
@@ -111,9 +117,9 @@ def leaving_gateway(
 
 def removed_gateway(previous: Mapping[str, Any] | None) -> Status[InferenceGatewayStatus]:
     """Return the status of an InferenceGateway whose gateway was uninstalled: without an address."""
-    before = earlier(None, previous)
+    previous_status = earlier(None, previous)
     message = "The gateway was removed"
-    conditions = (Condition(_CONTROLLER, "False", "Installing", message), ready(False, before, message))
+    conditions = (Condition(_CONTROLLER, "False", "Installing", message), ready(False, previous_status, message))
     return Status(conditions, api.construct(InferenceGatewayStatus))
 
 
@@ -134,13 +140,13 @@ def node_addresses(service: Object | None, nodes: Iterable[Object], port: int) -
     opened = [number(entry, "nodePort") for entry in entries(service, "spec", "ports") if number(entry, "port") == port]
     if not opened or not opened[0]:
         return ()
-    found = []
+    ranked_addresses = []
     for node in nodes:
         by_type = {text(entry, "type"): text(entry, "address") for entry in entries(node, "status", "addresses")}
         rank = next((rank for rank, kind in enumerate(_NODE_ADDRESSES) if by_type.get(kind)), None)
         if rank is not None and is_true(node, "Ready"):
-            found.append((rank, text(node, "metadata", "name"), by_type[_NODE_ADDRESSES[rank]]))
-    return tuple(f"{url_host(address)}:{opened[0]}" for *__, address in sorted(found))
+            ranked_addresses.append((rank, text(node, "metadata", "name"), by_type[_NODE_ADDRESSES[rank]]))
+    return tuple(f"{url_host(address)}:{opened[0]}" for *__, address in sorted(ranked_addresses))
 
 
 def _gateway(control: Objects | None) -> Object | None:

@@ -20,7 +20,7 @@ def infrastructure(
 ) -> Status[Own]:
     """Return the status of such a resource. `component` is its observed state, None when it was not observed; `fields`
     are the other fields of its status."""
-    before = earlier(None, previous)
+    previous_status = earlier(None, previous)
     if component is None:
-        return Status((hold("Ready", before, unknown("Ready", "it has not been observed")),), fields)
-    return Status((ready(component.ready, before, cut(component.message)),), fields)
+        return Status((hold("Ready", previous_status, unknown("Ready", "it has not been observed")),), fields)
+    return Status((ready(component.ready, previous_status, cut(component.message)),), fields)

@@ -43,10 +43,10 @@ def cache_phase(
     cluster does not change.
     """
     desired = artifact(cache)
-    before = _before(previous_status, cluster)
-    latched = before.phase == "Ready" and before.artifact == desired
+    previous_phase = _before(previous_status, cluster)
+    latched = previous_phase.phase == "Ready" and previous_phase.artifact == desired
     if observed is None or observed.unreachable:
-        return _unobserved(desired, before, latched, observed)
+        return _unobserved(desired, previous_phase, latched, observed)
     namespace = names.workload_namespace(cache.namespace)
     claim = observed.objects.find("PersistentVolumeClaim", namespace, pvc_name)
     job = observed.objects.find("Job", namespace, job_name)
@@ -68,7 +68,7 @@ def cache_phase(
 
 def lacked_token(previous: Mapping[str, Any] | None) -> bool:
     """Return whether a ModelCache with this status lacked its Hugging Face token."""
-    return any(each.reason == _TOKEN_MISSING for each in written(entries(previous, "conditions")).values())
+    return any(condition.reason == _TOKEN_MISSING for condition in written(entries(previous, "conditions")).values())
 
 
 def _before(previous: Mapping[str, Any] | None, cluster: str) -> CachePhase:
@@ -79,11 +79,15 @@ def _before(previous: Mapping[str, Any] | None, cluster: str) -> CachePhase:
     return CachePhase("")
 
 
-def _unobserved(desired: str, before: CachePhase, latched: bool, observed: ObservedCluster | None) -> CachePhase:
-    if before.phase == "Ready" and not latched:
-        return CachePhase("Hydrating", message=f"the volume holds {before.artifact or 'something else'}, not {desired}")
-    if before.phase:
-        return before
+def _unobserved(
+    desired: str, previous_phase: CachePhase, latched: bool, observed: ObservedCluster | None
+) -> CachePhase:
+    if previous_phase.phase == "Ready" and not latched:
+        return CachePhase(
+            "Hydrating", message=f"the volume holds {previous_phase.artifact or 'something else'}, not {desired}"
+        )
+    if previous_phase.phase:
+        return previous_phase
     why = f"did not answer: {cut(observed.unreachable)}" if observed else "has not been observed"
     return CachePhase("", message=f"the cluster {why}")
 
@@ -112,28 +116,35 @@ def model_cache(
     `matched` are the clusters that should have it, `phases` the phase on each; a cluster without one was never
     observed. `leaving` are clusters that keep it only while replicas mount it: they are listed, but do not affect
     conditions."""
-    before = earlier(cache.status, previous)
-    each = {name: CachePhase(*phases.get(name, CachePhase(""))) for name in sorted(set(matched))}
-    done = [name for name, phase in each.items() if phase.phase == "Ready"]
+    previous_status = earlier(cache.status, previous)
+    phases_by_cluster = {name: CachePhase(*phases.get(name, CachePhase(""))) for name in sorted(set(matched))}
+    done = [name for name, phase in phases_by_cluster.items() if phase.phase == "Ready"]
     fields = api.construct(
         ModelCacheStatus,
-        summary=api.construct(CacheSummary, ready=f"{len(done)}/{len(each)}"),
-        clusters=[_on_cluster(name, phase) for name, phase in sorted({**_leaving(leaving or {}), **each}.items())],
+        summary=api.construct(CacheSummary, ready=f"{len(done)}/{len(phases_by_cluster)}"),
+        clusters=[
+            _on_cluster(name, phase) for name, phase in sorted({**_leaving(leaving or {}), **phases_by_cluster}.items())
+        ],
     )
-    if not each:
+    if not phases_by_cluster:
         message = "No InferenceCluster with storage for caches matches clusterSelector"
         conditions = [Condition(kind, "False", "NoClusters", message) for kind in ("ClustersMatched", "ArtifactReady")]
-        return Status((*conditions, ready(False, before, message)), fields)
-    matches = Condition("ClustersMatched", "True", "Matched", f"Matched {_clusters(len(each))}: {listed(each)}")
-    staged = _artifact_ready(cache, each, done, token_missing)
+        return Status((*conditions, ready(False, previous_status, message)), fields)
+    matches = Condition(
+        "ClustersMatched",
+        "True",
+        "Matched",
+        f"Matched {_clusters(len(phases_by_cluster))}: {listed(phases_by_cluster)}",
+    )
+    staged = _artifact_ready(cache, phases_by_cluster, done, token_missing)
     overall = {"True": True, "False": False}.get(staged.status)
-    return Status((matches, staged, ready(overall, before, "" if overall else staged.message)), fields)
+    return Status((matches, staged, ready(overall, previous_status, "" if overall else staged.message)), fields)
 
 
 def _leaving(phases: Mapping[str, CachePhase | tuple[PhaseName, str, str]]) -> dict[str, CachePhase]:
     why = "clusterSelector does not match; it is kept while replicas mount it"
-    each = {name: CachePhase(*phase) for name, phase in phases.items()}
-    return {name: phase._replace(message=joined(phase.message, why)) for name, phase in each.items()}
+    phases_by_cluster = {name: CachePhase(*phase) for name, phase in phases.items()}
+    return {name: phase._replace(message=joined(phase.message, why)) for name, phase in phases_by_cluster.items()}
 
 
 def _on_cluster(name: str, phase: CachePhase) -> CacheOnCluster:
@@ -151,33 +162,35 @@ def _clusters(count: int) -> str:
 
 
 def _artifact_ready(
-    cache: api.ModelCache, each: Mapping[str, CachePhase], done: Sequence[str], token_missing: bool
+    cache: api.ModelCache, phases_by_cluster: Mapping[str, CachePhase], done: Sequence[str], token_missing: bool
 ) -> Condition:
     kind = "ArtifactReady"
-    if token_missing and len(done) < len(each):
+    if token_missing and len(done) < len(phases_by_cluster):
         copy = token_copy(cache)
         secret = f"{copy.source_namespace}/{copy.source_name}" if copy else ""
         message = f"authSecret {secret} is missing or has no key '{copy.source_key if copy else ''}'"
         return Condition(kind, "False", _TOKEN_MISSING, message)
-    waiting = _reasons(each, "Failed", "Pending", "Hydrating", "")
-    if any(phase.phase == "Failed" for phase in each.values()):
-        return Condition(kind, "False", "Failed", _reasons(each, "Failed"))
-    if len(done) == len(each):
-        return Condition(kind, "True", "Staged", f"{artifact(cache)} is on {_clusters(len(each))}")
+    waiting = _reasons(phases_by_cluster, "Failed", "Pending", "Hydrating", "")
+    if any(phase.phase == "Failed" for phase in phases_by_cluster.values()):
+        return Condition(kind, "False", "Failed", _reasons(phases_by_cluster, "Failed"))
+    if len(done) == len(phases_by_cluster):
+        return Condition(kind, "True", "Staged", f"{artifact(cache)} is on {_clusters(len(phases_by_cluster))}")
     if done:
-        return Condition(kind, "False", "Partial", f"{len(done)} of {_clusters(len(each))} have it; {waiting}")
-    if all(not phase.phase for phase in each.values()):
+        return Condition(
+            kind, "False", "Partial", f"{len(done)} of {_clusters(len(phases_by_cluster))} have it; {waiting}"
+        )
+    if all(not phase.phase for phase in phases_by_cluster.values()):
         return unknown(kind, waiting)
     return Condition(kind, "False", "Hydrating", waiting)
 
 
-def _reasons(each: Mapping[str, CachePhase], *kinds: str) -> str:
+def _reasons(phases_by_cluster: Mapping[str, CachePhase], *kinds: str) -> str:
     """Return the messages of the first few clusters in these phases."""
-    found = [
+    messages = [
         f"{name}: {phase.message or phase.phase or 'the cluster has not been observed'}"
         for kind in kinds
-        for name, phase in each.items()
+        for name, phase in phases_by_cluster.items()
         if phase.phase == kind
     ]
-    more = len(found) - 3
-    return "; ".join([*found[:3], f"{more} more clusters"] if more > 0 else found)
+    omitted_count = len(messages) - 3
+    return "; ".join([*messages[:3], f"{omitted_count} more clusters"] if omitted_count > 0 else messages)

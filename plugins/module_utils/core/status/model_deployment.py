@@ -71,7 +71,7 @@ def model_deployment(
     rollout: incomplete rollout, None if the rollout is complete.
     unready_endpoints: names of ModelEndpoints that are not Ready.
     """
-    before = earlier(deployment.status, previous)
+    previous_status = earlier(deployment.status, previous)
     placed = [(placement.cluster, placement.index) for placement in placements]
     states = {key: replica_states.get(key, _NOT_OBSERVED) for key in (*placed, *leaving)}
     if not invalid and pending is not None and pending.reason == "InvalidNodeSelector":
@@ -81,17 +81,21 @@ def model_deployment(
     if desired == 0 and not states and not invalid:
         message = "Scaled to zero"
         conditions += [Condition(kind, "True", "ScaledToZero", message) for kind in (_SCHEDULED, _READY)]
-        conditions.append(ready(True, before, message))
+        conditions.append(ready(True, previous_status, message))
     else:
         scheduled = _scheduled(deployment, desired, {key: states[key] for key in placed}, pending, invalid)
         if leaving:
             scheduled = replace(scheduled, message=f"{scheduled.message}; {_leaving_message(len(leaving))}")
         serving = _replicas_ready(states)
         missing = scheduled.message if len(placed) < desired else ""
-        conditions += [scheduled, serving, _overall(scheduled, serving, missing, states, unready_endpoints, before)]
-    if rollout is not None or any(seen.get("type") == _ROLLED_OUT for seen in entries(before, "conditions")):
+        conditions += [
+            scheduled,
+            serving,
+            _overall(scheduled, serving, missing, states, unready_endpoints, previous_status),
+        ]
+    if rollout is not None or any(seen.get("type") == _ROLLED_OUT for seen in entries(previous_status, "conditions")):
         conditions.append(_rolled_out(rollout))
-    stalled = _engine_stalled(states, before)
+    stalled = _engine_stalled(states, previous_status)
     if stalled is not None:
         conditions.append(stalled)
     if cache != "none":
@@ -154,12 +158,12 @@ def engine_stalls(states: Iterable[tuple[str, ReplicaState]]) -> str:
     states: replica states, each with the name of its cluster.
     """
     stalls = [(stall.time, f"{stall.pod} on {cluster}", stall) for cluster, state in states for stall in state.stalls]
-    shown = [f"pod {pod}: {stall}" for __, pod, stall in sorted(stalls, reverse=True)[:_REASONS_SHOWN]]
-    more = len(stalls) - len(shown)
+    stall_texts = [f"pod {pod}: {stall}" for __, pod, stall in sorted(stalls, reverse=True)[:_REASONS_SHOWN]]
+    omitted_count = len(stalls) - len(stall_texts)
     return "; ".join(
         [
-            *shown,
-            *([f"{more} more"] if more > 0 else []),
+            *stall_texts,
+            *([f"{omitted_count} more"] if omitted_count > 0 else []),
             *([_SAME_CAUSE] if _have_same_cause(time for time, *__ in stalls) else []),
         ]
     )
@@ -171,14 +175,18 @@ def _have_same_cause(times: Iterable[str]) -> bool:
     return any(later - moment <= _SAME_CAUSE_TIME for moment, later in pairwise(moments))
 
 
-def _engine_stalled(states: Mapping[tuple[str, int], ReplicaState], before: Mapping[str, Any]) -> Condition | None:
+def _engine_stalled(
+    states: Mapping[tuple[str, int], ReplicaState], previous_status: Mapping[str, Any]
+) -> Condition | None:
     """Return the condition EngineStalled, None if no engine ever hung."""
     if message := engine_stalls((cluster, state) for (cluster, __), state in states.items()):
         return Condition(_STALLED, "True", "EngineRestarted", message)
-    if known(before, _STALLED) is None:
+    if known(previous_status, _STALLED) is None:
         return None
     recovered = Condition(_STALLED, "False", "NoStalls", "No running pod was restarted because its engine hung")
-    return hold(_STALLED, before, recovered) if any(state.remembered for state in states.values()) else recovered
+    return (
+        hold(_STALLED, previous_status, recovered) if any(state.remembered for state in states.values()) else recovered
+    )
 
 
 def _leaving_message(number: int) -> str:
@@ -188,9 +196,9 @@ def _leaving_message(number: int) -> str:
 def _reasons(pending: Pending | None) -> str:
     """Return the first reasons of the scheduler, and the number of further ones."""
     refusals = pending.refusals if pending else ()
-    shown = [cut(str(refusal)) for refusal in refusals[:_REASONS_SHOWN]]
-    more = len(refusals) - len(shown)
-    return "; ".join([*shown, f"{more} more reasons"] if more > 0 else shown)
+    refusal_texts = [cut(str(refusal)) for refusal in refusals[:_REASONS_SHOWN]]
+    omitted_count = len(refusals) - len(refusal_texts)
+    return "; ".join([*refusal_texts, f"{omitted_count} more reasons"] if omitted_count > 0 else refusal_texts)
 
 
 def _selector(deployment: api.ModelDeployment) -> str:
@@ -210,8 +218,8 @@ def _replicas_ready(states: Mapping[tuple[str, int], ReplicaState]) -> Condition
         # The message of a remembered state is the reason why the current one is not known.
         if not state.ready or (state.message and not state.remembered)
     ]
-    more = len(waiting) - _REASONS_SHOWN
-    message = "; ".join([message, *waiting[:_REASONS_SHOWN], *([f"{more} more"] if more > 0 else [])])
+    omitted_count = len(waiting) - _REASONS_SHOWN
+    message = "; ".join([message, *waiting[:_REASONS_SHOWN], *([f"{omitted_count} more"] if omitted_count > 0 else [])])
     if done == len(states):
         return Condition(_READY, "True", "AllReplicasReady", message)
     if any(state.ready is False for state in states.values()):
@@ -225,17 +233,17 @@ def _overall(
     missing: str,
     states: Mapping[tuple[str, int], ReplicaState],
     unready_endpoints: Sequence[str],
-    before: Mapping[str, Any],
+    previous_status: Mapping[str, Any],
 ) -> Condition:
     """Return Ready: at least one replica exists, and all existing replicas serve. `missing`: message about unscheduled
     replicas."""
     if scheduled.reason == "InvalidNodeSelector" or not states:
-        return ready(False, before, scheduled.message)
+        return ready(False, previous_status, scheduled.message)
     if serving.status != "True":
-        return ready({"False": False}.get(serving.status), before, serving.message)
+        return ready({"False": False}.get(serving.status), previous_status, serving.message)
     if unready_endpoints:
-        return ready(False, before, f"Waiting for ModelEndpoint {listed(unready_endpoints)}")
-    return ready(True, before, missing)
+        return ready(False, previous_status, f"Waiting for ModelEndpoint {listed(unready_endpoints)}")
+    return ready(True, previous_status, missing)
 
 
 def _cache_resolved(deployment: api.ModelDeployment, cache: CacheState) -> Condition:

@@ -38,7 +38,7 @@ def model_endpoint(
     `waiting` a missing requirement, such as a Secret that does not exist. Without `has_path` all gateways are in mode
     Model, which need nothing on the control cluster; `is_selected` says whether a service on one of them selects it.
     """
-    before = earlier(endpoint.status, previous)
+    previous_status = earlier(endpoint.status, previous)
     nothing = api.construct(ModelEndpointStatus)
     if not has_path:
         desired, control = (), control or Objects()
@@ -49,27 +49,32 @@ def model_endpoint(
     if finding:
         spec = endpoint.spec
         message = f"Invalid spec.{spec.backend_field}: {masked(spec.backend_url)}: {finding}"
-        return Status((Condition(_ROUTING, "False", "InvalidURL", message), ready(False, before, message)), nothing)
+        return Status(
+            (Condition(_ROUTING, "False", "InvalidURL", message), ready(False, previous_status, message)), nothing
+        )
     if control is None and not waiting:
         message = "the control cluster has not been observed"
-        kept = tuple(hold(kind, before, unknown(kind, message)) for kind in (_ROUTING, "Ready"))
-        return Status(kept, routing if kept[0].status == "True" else nothing)
+        held_conditions = tuple(hold(kind, previous_status, unknown(kind, message)) for kind in (_ROUTING, "Ready"))
+        return Status(held_conditions, routing if held_conditions[0].status == "True" else nothing)
     missing = [waiting] if waiting else _missing(desired, control or Objects()) if has_path else []
     if missing:
         message = "; ".join(missing)
-        conditions = (Condition(_ROUTING, "False", "WaitingForBackend", message), ready(False, before, message))
+        conditions = (
+            Condition(_ROUTING, "False", "WaitingForBackend", message),
+            ready(False, previous_status, message),
+        )
         return Status(conditions, nothing)
     message = (
         "" if has_path or is_selected else "No ModelService on an InferenceGateway selects it, so it gets no requests"
     )
-    return Status((Condition(_ROUTING, "True", "BackendConfigured", message), ready(True, before)), routing)
+    return Status((Condition(_ROUTING, "True", "BackendConfigured", message), ready(True, previous_status)), routing)
 
 
 def _missing(desired: Sequence[Object], control: Objects) -> list[str]:
-    needed = [value for value in desired if value["kind"] in _REQUIRED]
-    if not needed:
+    required_objects = [value for value in desired if value["kind"] in _REQUIRED]
+    if not required_objects:
         return ["its objects are not composed yet"]
-    return sorted(message for value in needed if (message := _finding(value, control)))
+    return sorted(message for value in required_objects if (message := _finding(value, control)))
 
 
 def _finding(desired: Object, control: Objects) -> str:
@@ -82,7 +87,7 @@ def _finding(desired: Object, control: Objects) -> str:
         metadata = desired["metadata"]
         label = text(metadata, "labels", names.ENDPOINT_LABEL)
         pods = control.labelled("Pod", text(metadata, "namespace"), names.ENDPOINT_LABEL, label) if message else ()
-        return "; ".join(part for part in (message, pod_failures(pods)) if part)
+        return "; ".join(sentence for sentence in (message, pod_failures(pods)) if sentence)
     for ancestor in entries(observed, "status", "ancestors"):
         conditions = entries(ancestor, "conditions")
         if stated(conditions, "Accepted", number(observed, "metadata", "generation")) == "False":

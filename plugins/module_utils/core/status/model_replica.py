@@ -85,10 +85,12 @@ def replica_state(
     ]
     refused = [finding for value in desired if value["kind"] == "HTTPRoute" if (finding := _rejection(observed, value))]
     accepted = bool(engines) and all(engine.exists for engine in engines)
-    parts = [*engines, *pickers]
-    serving = accepted and not refused and all(part.answers for part in parts)
-    is_ready = serving and all(part.available for part in parts)
-    missing = [] if is_ready else sorted(part.message for part in parts if part.message) + sorted(refused)
+    components = [*engines, *pickers]
+    serving = accepted and not refused and all(component.answers for component in components)
+    is_ready = serving and all(component.available for component in components)
+    missing = (
+        [] if is_ready else sorted(component.message for component in components if component.message) + sorted(refused)
+    )
     replica_label = (names.REPLICA_LABEL, names.label_value(owner.replica))
     pods = list(observed.objects.labelled("Pod", owner.workload_namespace, *replica_label)) if accepted else []
     failing = failing_pods(pods)
@@ -101,7 +103,8 @@ def replica_state(
         failure=failing[0][0] if failing else None,
         pod=failing[0][1][0] if failing else "",
         since=min(filter(None, created), default=""),
-        failed=any(is_permanent(failure) for failure, __ in failing) or any(part.is_stalled for part in parts),
+        failed=any(is_permanent(failure) for failure, __ in failing)
+        or any(component.is_stalled for component in components),
         stalls=tuple(engine_stalls(pods)),
     )
 

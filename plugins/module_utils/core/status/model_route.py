@@ -35,13 +35,15 @@ def model_route(
     is that of the gateway. `conflict` says why policies may not guard it as they should. `is_declared`: the cluster is
     not observed, and assumed to be as declared.
     """
-    before = earlier(route.status, previous)
-    routing = _routing(route, cluster, desired, observed, endpoints, before, is_declared, bool(address), conflict)
+    previous_status = earlier(route.status, previous)
+    routing = _routing(
+        route, cluster, desired, observed, endpoints, previous_status, is_declared, bool(address), conflict
+    )
     if routing.held or routing.status == "Unknown":
-        overall = hold("Ready", before, unknown("Ready", routing.message))
+        overall = hold("Ready", previous_status, unknown("Ready", routing.message))
     else:
         done = routing.status == "True"
-        overall = ready(done, before, "" if done else routing.message)
+        overall = ready(done, previous_status, "" if done else routing.message)
     usable = sum(not reason for reason in endpoints.values())
     fields = ModelRouteStatus.model_validate(
         {
@@ -59,7 +61,7 @@ def _routing(
     desired: Sequence[Object],
     observed: Objects | None,
     endpoints: Mapping[str, str],
-    before: Mapping[str, Any],
+    previous_status: Mapping[str, Any],
     is_declared: bool,
     has_address: bool,
     conflict: str,
@@ -74,7 +76,7 @@ def _routing(
     if is_declared:
         return Condition(_ROUTING, "True", "RouteAccepted", joined(declared_message(cluster), unused))
     if observed is None:
-        return hold(_ROUTING, before, unknown(_ROUTING, f"cluster {cluster} has not been observed"))
+        return hold(_ROUTING, previous_status, unknown(_ROUTING, f"cluster {cluster} has not been observed"))
     if conflict:
         return Condition(_ROUTING, "False", "PolicyConflict", conflict)
     seen = observed.like(composed)

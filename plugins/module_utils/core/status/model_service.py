@@ -66,21 +66,21 @@ def model_service(
     observed. `models` are the RoutingReady conditions of its ModelRoutes, None in a fleet that has no gateway in mode
     Model; without `has_path` they are what counts, and `refused` says of gateways that select it why they are not made.
     """
-    before = earlier(service.status, previous)
+    previous_status = earlier(service.status, previous)
     desired = [value for value in routes if value["kind"] == "HTTPRoute"]
     if models is None or has_path:
-        routing = _routing(resolution, desired, gateway, control, before)
+        routing = _routing(resolution, desired, gateway, control, previous_status)
     else:
         routing = _by_models(models, refused)
     if routing.held or routing.status == "Unknown":
-        overall = hold("Ready", before, unknown("Ready", routing.message))
+        overall = hold("Ready", previous_status, unknown("Ready", routing.message))
     else:
         done = routing.status == "True"
-        overall = ready(done, before, "" if done else routing.message)
+        overall = ready(done, previous_status, "" if done else routing.message)
     address = f"http://{url_host(gateway)}/{service.namespace}/{service.name}" if gateway and desired else None
     fields = api.construct(ModelServiceStatus, address=address)
     if models is not None:
-        ready_ones = sum(each.status == "True" for each in models)
+        ready_ones = sum(condition.status == "True" for condition in models)
         counts = {"total": len(models), "ready": ready_ones}
         fields = ModelServiceStatus.model_validate({"address": address, "model": service.model_name, "routes": counts})
     return Status((_resolved(service, resolution), routing, overall), fields)
@@ -117,7 +117,7 @@ def _routing(
     routes: Sequence[Object],
     gateway: str,
     control: Objects | None,
-    before: Mapping[str, Any],
+    previous_status: Mapping[str, Any],
 ) -> Condition:
     usable = any(member.usable for member in resolution.members)
     if not routes and not gateway:
@@ -130,7 +130,7 @@ def _routing(
         answer = "requests are answered with 503" if routes else "its route is withheld until one is"
         return Condition(_ROUTING, "False", "Configuring", f"{none}; {answer}")
     if control is None:
-        return hold(_ROUTING, before, unknown(_ROUTING, "the control cluster has not been observed"))
+        return hold(_ROUTING, previous_status, unknown(_ROUTING, "the control cluster has not been observed"))
     waiting = [text(route, "metadata", "name") for route in routes if not _is_accepted(control.like(route))]
     if waiting or not routes:
         address = "" if gateway else "; the gateway has no address yet"
@@ -144,22 +144,22 @@ def _by_models(models: Sequence[Condition], refused: str) -> Condition:
     if not models:
         message = f"No InferenceGateway serves it: {refused or 'none selects its labels'}"
         return Condition(_ROUTING, "False", "WaitingForGateway", message)
-    missing = [each for each in models if each.status != "True"]
+    missing = [condition for condition in models if condition.status != "True"]
     if not missing:
         return Condition(_ROUTING, "True", "RouteConfigured")
-    message = "; ".join(sorted({each.message for each in missing}))
-    if all(each.status == "Unknown" for each in missing):
+    message = "; ".join(sorted({condition.message for condition in missing}))
+    if all(condition.status == "Unknown" for condition in missing):
         return unknown(_ROUTING, message)
     return Condition(_ROUTING, "False", "Configuring", message)
 
 
 def _unresolved(routes: Sequence[Object], control: Objects) -> str:
     """Return the gateway's message about unresolved backends; requests for those fail, others do not."""
-    found = set()
+    messages = set()
     for route in routes:
         observed = control.like(route)
         for parent in entries(observed, "status", "parents"):
             conditions = entries(parent, "conditions")
             if stated(conditions, "ResolvedRefs", number(observed, "metadata", "generation")) == "False":
-                found |= {text(entry, "message") for entry in conditions if entry.get("type") == "ResolvedRefs"}
-    return f"Some backends are not resolved: {cut('; '.join(sorted(found)))}" if found else ""
+                messages |= {text(entry, "message") for entry in conditions if entry.get("type") == "ResolvedRefs"}
+    return f"Some backends are not resolved: {cut('; '.join(sorted(messages)))}" if messages else ""

@@ -28,8 +28,8 @@ def _is_satisfied(rule: Object, values: Mapping[str, Any]) -> bool:
     """Return whether labels or fields satisfy an expression (`rule`). An operator that is newer than this code is never
     satisfied."""
     operator, value = text(rule, "operator"), values.get(text(rule, "key"))
-    written = rule.get("values")
-    options = written if isinstance(written, (list, tuple)) else ()
+    rule_operands = rule.get("values")
+    options = rule_operands if isinstance(rule_operands, (list, tuple)) else ()
     if operator in ("Gt", "Lt"):
         return len(options) == 1 and _is_ordered(operator, value, options[0])
     return {

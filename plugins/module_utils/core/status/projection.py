@@ -156,8 +156,12 @@ def _container(status: Object) -> Trimmed:
         if "waiting" in fields(status, kind):
             state["waiting"] = _waiting(fields(status, kind, "waiting"))
         if "terminated" in fields(status, kind):
-            kept = ("reason", "exitCode", *(("message", "finishedAt") if stall_verdict(fields(status, kind)) else ()))
-            state["terminated"] = _picked(*kept)(fields(status, kind, "terminated"))
+            state_fields = (
+                "reason",
+                "exitCode",
+                *(("message", "finishedAt") if stall_verdict(fields(status, kind)) else ()),
+            )
+            state["terminated"] = _picked(*state_fields)(fields(status, kind, "terminated"))
         if state:
             trimmed[kind] = state
     return trimmed

@@ -32,7 +32,7 @@ def route_url(route: Object | None) -> str:
 
 
 def why_not_admitted(route: Object | None) -> str:
-    """Return why no router has admitted a Route."""
+    """Return the reason why no router admitted a Route."""
     for __, status, why in _admissions(route):
         if status == "False":
             return f"a router refuses it ({why})" if why else "a router refuses it"
@@ -40,9 +40,9 @@ def why_not_admitted(route: Object | None) -> str:
 
 
 def _admissions(route: Object | None) -> Iterator[tuple[str, str, str]]:
-    """Yield what each router says of a Route: its host, the status of the condition Admitted, and why."""
+    """Yield the host, the status of the condition Admitted and its reason for each router of a Route."""
     for seen in entries(route, "status", "ingress"):
         for observed in entries(seen, "conditions"):
             if text(observed, "type") == "Admitted":
-                said = filter(None, (text(observed, "reason"), text(observed, "message")))
-                yield text(seen, "host"), text(observed, "status"), cut(": ".join(said))
+                explanation = filter(None, (text(observed, "reason"), text(observed, "message")))
+                yield text(seen, "host"), text(observed, "status"), cut(": ".join(explanation))

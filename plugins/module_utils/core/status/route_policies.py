@@ -34,15 +34,15 @@ def is_ours(guard: Object) -> bool:
 
 
 def trim_policy(guard: Object) -> dict[str, Any]:
-    """Return what is observed of a policy: its targets, and of one of a fleet also what gateways say of it."""
+    """Return the observed fields of a policy: its targets, and for policies of a fleet also the status."""
     seen = trim(guard)
-    kept = ("name", "namespace", "generation", "labels") if is_ours(guard) else ("name", "namespace")
-    parts = {
+    metadata_fields = ("name", "namespace", "generation", "labels") if is_ours(guard) else ("name", "namespace")
+    trimmed = {
         **seen,
-        "metadata": {key: value for key, value in fields(seen, "metadata").items() if key in kept},
+        "metadata": {key: value for key, value in fields(seen, "metadata").items() if key in metadata_fields},
         "spec": {key: value for key, value in fields(guard, "spec").items() if key in _TARGETS},
     }
-    return parts if is_ours(guard) else {key: value for key, value in parts.items() if key != "status"}
+    return trimmed if is_ours(guard) else {key: value for key, value in trimmed.items() if key != "status"}
 
 
 def guards(guard: Object | None, route: Object) -> bool:
@@ -82,26 +82,26 @@ def guard_targets(route: Object) -> Iterator[tuple[str, ...]]:
 
 def contested(observed: Objects) -> Contested:
     """Return the policies of others, and those of the fleet that its gateway refuses as they are now."""
-    found: dict[str, list[Object]] = {}
+    policies_by_namespace: dict[str, list[Object]] = {}
     for kind in KINDS:
         for guard in observed.of_kind(kind):
             if not is_ours(guard) or _refusal(guard):
-                found.setdefault(text(guard, "metadata", "namespace"), []).append(guard)
-    return found
+                policies_by_namespace.setdefault(text(guard, "metadata", "namespace"), []).append(guard)
+    return policies_by_namespace
 
 
 def conflict(known: Contested, routes: Iterable[Object]) -> str:
-    """Return why routes are not guarded as they should be, "" where they are or gateways have not said yet."""
-    found: dict[tuple[str, str, str, str], str] = {}
+    """Return the reason why routes lack their policies, "" if they have them or gateways have not reported yet."""
+    messages_by_policy: dict[tuple[str, str, str, str], str] = {}
     for route in routes if known else ():
         attached = [guard for guard in _near(known, route) if guards(guard, route)]
         refused = {identity(guard)[1] for guard in attached if is_ours(guard)}
         for guard in attached:
             if is_ours(guard):
-                found[identity(guard)] = f"{_shown(guard)} is not accepted: {_refusal(guard)}"
+                messages_by_policy[identity(guard)] = f"{_shown(guard)} is not accepted: {_refusal(guard)}"
             elif identity(guard)[1] in {SECURITY, *refused}:
-                found[identity(guard)] = foreign_message(guard)
-    return "; ".join(message for __, message in sorted(found.items()))
+                messages_by_policy[identity(guard)] = foreign_message(guard)
+    return "; ".join(message for __, message in sorted(messages_by_policy.items()))
 
 
 def foreign(known: Contested, route: Object) -> Iterator[Object]:
@@ -112,7 +112,7 @@ def foreign(known: Contested, route: Object) -> Iterator[Object]:
 
 
 def foreign_message(guard: Object) -> str:
-    """Return what is wrong with a policy of others on a route, and what to do."""
+    """Return a message about an unmanaged policy on a route, with a fix."""
     return (
         f"{_shown(guard)}, which is not of the fleet, is attached to a route or gateway of it, and may take the "
         "place of keys, rights and budgets there: remove it"
@@ -131,13 +131,13 @@ def _near(known: Contested, route: Object) -> Iterator[Object]:
 
 
 def _refusal(guard: Object) -> str:
-    """Return why a gateway does not accept a policy as it is now, "" where none says so."""
+    """Return the reason why a gateway rejects the current policy, "" if no gateway rejects it."""
     generation = number(guard, "metadata", "generation")
     for ancestor in entries(guard, "status", "ancestors"):
         if stated(entries(ancestor, "conditions"), "Accepted", generation) == "False":
             accepted = condition_entry({"status": ancestor}, "Accepted")
-            said = filter(None, (text(accepted, "reason"), cut(text(accepted, "message"))))
-            return ": ".join(said) or "no reason is given"
+            explanation = filter(None, (text(accepted, "reason"), cut(text(accepted, "message"))))
+            return ": ".join(explanation) or "no reason is given"
     return ""
 
 
@@ -154,9 +154,9 @@ def _attaches(target: Object, guard: Object | None, route: Object) -> bool:
     if text(target, "kind") == _HTTP_ROUTE:
         return (namespace, name) == identity(route)[2:]
     return text(target, "kind") == _GATEWAY and any(
-        (place, text(parent, "name")) == (namespace, name)
+        (parent_namespace, text(parent, "name")) == (namespace, name)
         and len({text(parent, "sectionName"), text(target, "sectionName")} - {""}) < 2
-        for place, parent in _parents(route)
+        for parent_namespace, parent in _parents(route)
     )
 
 
@@ -165,7 +165,7 @@ def _selects(target: Object, guard: Object | None, route: Object) -> bool:
     not compared."""
     namespace = text(guard, "metadata", "namespace")
     if text(target, "kind") == _GATEWAY:
-        return any(place == namespace for place, __ in _parents(route))
+        return any(parent_namespace == namespace for parent_namespace, __ in _parents(route))
     # The AI gateway gives an HTTPRoute the labels of its AIGatewayRoute.
     labels, desired = fields(route, "metadata", "labels"), fields(target, "matchLabels")
     is_near = namespace == text(route, "metadata", "namespace")

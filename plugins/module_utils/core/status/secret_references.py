@@ -64,7 +64,7 @@ class MissingSecret:
 
     cluster: inference cluster with the Secret, empty for the control cluster.
     keys: missing keys.
-    found: keys that the Secret has. Empty if the Secret does not exist.
+    existing_keys: keys that the Secret has. Empty if the Secret does not exist.
     users: resources that refer to it, with their fields.
     """
 
@@ -72,14 +72,14 @@ class MissingSecret:
     namespace: str
     name: str
     keys: tuple[str, ...]
-    found: tuple[str, ...]
+    existing_keys: tuple[str, ...]
     type: SecretType
     users: tuple[str, ...]
 
     @property
     def message(self) -> str:
-        """Return what is missing, and the resources that need it."""
-        state = f"has no key {' and '.join(self.keys)}" if self.found else "does not exist"
+        """Return a message with the missing Secret or keys, and the resources that need them."""
+        state = f"has no key {' and '.join(self.keys)}" if self.existing_keys else "does not exist"
         return f"Secret {self.namespace}/{self.name} {state} on {self.place}, and {listed(self.users)} needs it"
 
     @property
@@ -92,7 +92,7 @@ class MissingSecret:
         """Return the command that creates the Secret from files, or edits an existing Secret."""
         kubectl = f"kubectl -n {shlex.quote(self.namespace)}"
         name = shlex.quote(self.name)
-        if self.found:
+        if self.existing_keys:
             return f"{kubectl} edit secret {name}"
         if self.type == "tls":
             return f"{kubectl} create secret tls {name} --cert=FILE --key=FILE"
@@ -102,9 +102,9 @@ class MissingSecret:
 
     @property
     def hint(self) -> str:
-        """Return what to do."""
-        if self.found:
-            return f"Add the key (`{self.command}`), or refer to an existing key: {listed(self.found)}"
+        """Return the fix."""
+        if self.existing_keys:
+            return f"Add the key (`{self.command}`), or refer to an existing key: {listed(self.existing_keys)}"
         return f"Create it on {self.place}: `{self.command}`"
 
     def __str__(self) -> str:

@@ -105,7 +105,7 @@ def with_lost_node(pod: Object, nodes: Iterable[Object]) -> dict[str, Any]:
     `nodes`: all nodes of node pools.
     """
     node = text(pod, "spec", "nodeName")
-    ready = {_name(each): is_true(each, "Ready") for each in nodes}
+    ready = {_name(candidate): is_true(candidate, "Ready") for candidate in nodes}
     if not node or ready.get(node) or not label(pod, constants.LWS_NAME_LABEL):
         return dict(pod)
     namespace, name = pod_key(pod)
@@ -241,10 +241,10 @@ def _short(
         counts[kind.name] = len(matching)
     short = {}
     for kind in promised:
-        others = min(len(remaining), kind.count - counts[kind.name])
-        remaining = remaining[others:]
-        if counts[kind.name] + others < kind.count:
-            short[kind.name] = kind.count - counts[kind.name] - others
+        substitutes = min(len(remaining), kind.count - counts[kind.name])
+        remaining = remaining[substitutes:]
+        if counts[kind.name] + substitutes < kind.count:
+            short[kind.name] = kind.count - counts[kind.name] - substitutes
     return short
 
 

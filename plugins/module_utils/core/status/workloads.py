@@ -208,10 +208,10 @@ def engine_stalls(pods: Iterable[Object]) -> list[EngineStall]:
 
 def stall_verdict(state: Object) -> str:
     """Return the reason of the stall probe for the end of a container, "" if the container ended otherwise."""
-    ended = fields(state, "terminated")
-    message = text(ended, "message")
+    termination = fields(state, "terminated")
+    message = text(termination, "message")
     # The probe writes its reason before the kubelet stops the container, which can end by itself in between.
-    is_stopped = number(ended, "exitCode") in _STOPPED and text(ended, "reason") != "OOMKilled"
+    is_stopped = number(termination, "exitCode") in _STOPPED and text(termination, "reason") != "OOMKilled"
     return cut(message.removeprefix(VERDICT)) if is_stopped and message.startswith(VERDICT) else ""
 
 
@@ -222,11 +222,11 @@ def is_permanent(failure: PodFailure) -> bool:
 
 def failing_pods(pods: Iterable[Object]) -> list[tuple[PodFailure, list[str]]]:
     """Return the failures of pods, each with the names of the pods that have it, the most frequent first."""
-    found: dict[PodFailure, list[str]] = {}
+    pods_by_failure: dict[PodFailure, list[str]] = {}
     for pod in pods:
         for failure in failures(pod):
-            found.setdefault(failure, []).append(text(pod, "metadata", "name"))
-    return sorted(found.items(), key=lambda entry: (-len(entry[1]), str(entry[0])))
+            pods_by_failure.setdefault(failure, []).append(text(pod, "metadata", "name"))
+    return sorted(pods_by_failure.items(), key=lambda entry: (-len(entry[1]), str(entry[0])))
 
 
 def pod_failures(pods: Iterable[Object], limit: int = 3) -> str:
@@ -236,9 +236,9 @@ def pod_failures(pods: Iterable[Object], limit: int = 3) -> str:
 
 def failures_text(failing: Sequence[tuple[PodFailure, Sequence[str]]], limit: int = 3) -> str:
     """Return failures of pods, as `failing_pods` returns them, as text."""
-    parts = [f"pod {listed(names, 1)}: {failure}" for failure, names in failing[:limit]]
-    more = len(failing) - limit
-    return "; ".join([*parts, f"{more} other failures"] if more > 0 else parts)
+    failure_texts = [f"pod {listed(names, 1)}: {failure}" for failure, names in failing[:limit]]
+    omitted_count = len(failing) - limit
+    return "; ".join([*failure_texts, f"{omitted_count} other failures"] if omitted_count > 0 else failure_texts)
 
 
 def failures(pod: Object) -> list[PodFailure]:
@@ -246,22 +246,22 @@ def failures(pod: Object) -> list[PodFailure]:
     pod that is being deleted is only that its node is lost."""
     if is_being_deleted(pod):
         return [failure for failure in event_failures(pod) if failure.reason == NODE_LOST]
-    found: set[PodFailure] = set()
+    unique_failures: set[PodFailure] = set()
     for entry in entries(pod, "status", "conditions"):
         if entry.get("type") == "PodScheduled" and entry.get("status") != "True":
-            found |= _unscheduled(entry)
+            unique_failures |= _unscheduled(entry)
     if stated(entries(pod, "status", "conditions"), "Ready") == "True":
-        return sorted(found, key=str)
+        return sorted(unique_failures, key=str)
     status = fields(pod, "status")
     if status.get("phase") == "Failed" and text(status, "reason"):
         # Reasons that the kubelet sets: Evicted, NodeShutdown, UnexpectedAdmissionError and the like.
-        found.add(_stated(text(status, "reason"), cut(text(status, "message"))))
+        unique_failures.add(_stated(text(status, "reason"), cut(text(status, "message"))))
     for kind in ("initContainerStatuses", "containerStatuses"):
         for container in entries(status, kind):
             failure = _container_failure(container)
             if failure:
-                found.add(replace(failure, container=text(container, "name")))
-    return sorted(found, key=str) or event_failures(pod)
+                unique_failures.add(replace(failure, container=text(container, "name")))
+    return sorted(unique_failures, key=str) or event_failures(pod)
 
 
 def _stated(reason: str, message: str) -> PodFailure:
@@ -287,7 +287,7 @@ def _unscheduled(entry: Object) -> set[PodFailure]:
         return set()
     # The part about preemption adds nothing to the reasons.
     message = cut(_PREEMPTION.split(text(entry, "message"), maxsplit=1)[0]).rstrip(". ")
-    return {_stated(reason, ": ".join(part for part in (message, _hint(message)) if part))}
+    return {_stated(reason, ": ".join(sentence for sentence in (message, _hint(message)) if sentence))}
 
 
 def _hint(message: str) -> str:
@@ -304,11 +304,11 @@ def _hint(message: str) -> str:
 def _container_failure(container: Object) -> PodFailure | None:
     waiting = fields(container, "state", "waiting")
     reason = text(waiting, "reason")
-    ended = _ended(container)
-    exit_code = number(ended, "exitCode")
-    if text(ended, "reason") == "OOMKilled":
+    termination = _ended(container)
+    exit_code = number(termination, "exitCode")
+    if text(termination, "reason") == "OOMKilled":
         return _stated("OOMKilled", "it needs more memory than its limit")
-    if container.get("ready") is not True and (verdict := stall_verdict({"terminated": ended})):
+    if container.get("ready") is not True and (verdict := stall_verdict({"terminated": termination})):
         return PodFailure("EngineStalled", f"the engine stopped responding and was restarted: {verdict}")
     if reason not in _STUCK:
         if exit_code and container.get("ready") is not True:
@@ -317,11 +317,11 @@ def _container_failure(container: Object) -> PodFailure | None:
         return None
     if reason == "CrashLoopBackOff":
         # The kubelet's message contains a back-off time, and would differ in every observation.
-        return _stated(reason, f"exit code {exit_code}" if ended else "")
+        return _stated(reason, f"exit code {exit_code}" if termination else "")
     return _stated(reason, cut(text(waiting, "message")))
 
 
 def _ended(container: Object) -> Object:
     """Return how a container ended, or ended before; empty where that is not said."""
     ends = (fields(container, kind, "terminated") for kind in ("state", "lastState"))
-    return next((ended for ended in ends if "exitCode" in ended or text(ended, "reason")), {})
+    return next((termination for termination in ends if "exitCode" in termination or text(termination, "reason")), {})

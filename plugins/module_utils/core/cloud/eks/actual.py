@@ -24,7 +24,7 @@ def tagged(found: Described) -> dict[str, Any]:
 
 def internet_gateway(found: Described) -> dict[str, Any]:
     """Return an internet gateway with the VPC that it is attached to, as `VpcId`."""
-    vpcs = [str(each.get("VpcId", "")) for each in found.get("Attachments") or ()]
+    vpcs = [str(attachment.get("VpcId", "")) for attachment in found.get("Attachments") or ()]
     return {**tagged(found), "VpcId": "".join(vpcs[:1])}
 
 
@@ -32,13 +32,13 @@ def route_table(found: Described) -> dict[str, Any]:
     """Return a route table: `Routes` are targets by range, but for those that lead nowhere (`Blackholes`), `SubnetIds`
     the subnets that use it."""
     routes = {
-        each["DestinationCidrBlock"]: each for each in found.get("Routes") or () if each.get("DestinationCidrBlock")
+        entry["DestinationCidrBlock"]: entry for entry in found.get("Routes") or () if entry.get("DestinationCidrBlock")
     }
     return {
         **tagged(found),
-        "Routes": {cidr: _target(each) for cidr, each in routes.items() if each.get("State") != "blackhole"},
-        "Blackholes": [cidr for cidr, each in routes.items() if each.get("State") == "blackhole"],
-        "SubnetIds": [each["SubnetId"] for each in found.get("Associations") or () if each.get("SubnetId")],
+        "Routes": {cidr: _target(entry) for cidr, entry in routes.items() if entry.get("State") != "blackhole"},
+        "Blackholes": [cidr for cidr, entry in routes.items() if entry.get("State") == "blackhole"],
+        "SubnetIds": [entry["SubnetId"] for entry in found.get("Associations") or () if entry.get("SubnetId")],
     }
 
 
@@ -57,20 +57,21 @@ def security_group(found: Described) -> dict[str, Any]:
 
 def role(found: Described, attached: Iterable[Described]) -> dict[str, Any]:
     """Return a role with the managed policies that are attached to it (`PolicyArns`)."""
-    return {**tagged(found), "PolicyArns": sorted(each["PolicyArn"] for each in attached)}
+    return {**tagged(found), "PolicyArns": sorted(managed_policy["PolicyArn"] for managed_policy in attached)}
 
 
 def policy(found: Described, versions: Sequence[Described], document: Any) -> dict[str, Any]:
     """Return a policy with the document of its default version, and the ids of its other versions, oldest first."""
-    others = sorted(
-        (each for each in versions if not each["IsDefaultVersion"]), key=lambda each: _number(each["VersionId"])
+    other_versions = sorted(
+        (version for version in versions if not version["IsDefaultVersion"]),
+        key=lambda version: _number(version["VersionId"]),
     )
     return {
         **tagged(found),
         # Calls name a policy by its ARN.
         "PolicyArn": found["Arn"],
         "Document": compare.policy_document(document),
-        "OtherVersions": [each["VersionId"] for each in others],
+        "OtherVersions": [version["VersionId"] for version in other_versions],
     }
 
 
@@ -92,11 +93,11 @@ def cluster(found: Described) -> dict[str, Any]:
     """Return a cluster with the control plane logs that are on (`logs`), and the key that encrypts Secrets."""
     logs = [
         kind
-        for each in (found.get("logging") or {}).get("clusterLogging") or ()
-        if each.get("enabled")
-        for kind in each["types"]
+        for setting in (found.get("logging") or {}).get("clusterLogging") or ()
+        if setting.get("enabled")
+        for kind in setting["types"]
     ]
-    keys = [each["provider"]["keyArn"] for each in found.get("encryptionConfig") or () if each.get("provider")]
+    keys = [setting["provider"]["keyArn"] for setting in found.get("encryptionConfig") or () if setting.get("provider")]
     return {**found, "logs": sorted(logs), "encryptionKey": "".join(keys[:1])}
 
 
@@ -104,8 +105,13 @@ def node_group(found: Described) -> dict[str, Any]:
     """Return a node group. `hasLaunchTemplate`: whether it has one. `machineInTemplate`: whether that says the machine,
     and not the group. EKS changes neither."""
     has_template = bool(found.get("launchTemplate"))
-    inside = has_template and not found.get("instanceTypes")
-    return {"capacityType": "ON_DEMAND", **found, "hasLaunchTemplate": has_template, "machineInTemplate": inside}
+    is_machine_in_template = has_template and not found.get("instanceTypes")
+    return {
+        "capacityType": "ON_DEMAND",
+        **found,
+        "hasLaunchTemplate": has_template,
+        "machineInTemplate": is_machine_in_template,
+    }
 
 
 def file_system(found: Described, policy: str) -> dict[str, Any]:
@@ -119,9 +125,9 @@ def addon(found: Described, offered: Iterable[Described]) -> dict[str, Any]:
     fits: list[str] = []
     defaults: dict[str, str] = {}
     for version in offered:
-        for each in version.get("compatibilities") or ():
-            if each.get("defaultVersion"):
-                defaults[each["clusterVersion"]] = version["addonVersion"]
+        for compatibility in version.get("compatibilities") or ():
+            if compatibility.get("defaultVersion"):
+                defaults[compatibility["clusterVersion"]] = version["addonVersion"]
             if version["addonVersion"] == found.get("addonVersion"):
-                fits.append(each["clusterVersion"])
+                fits.append(compatibility["clusterVersion"])
     return {**found, "kubernetesVersions": sorted(fits), "defaults": defaults}

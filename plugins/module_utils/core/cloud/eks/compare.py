@@ -32,8 +32,8 @@ _TEMPLATE_DEFAULTS = {"NetworkCardIndex": 0, "InterfaceType": "interface"}
 
 def within_skew(actual: Any, desired: Any) -> bool:
     """Return whether a control plane may go to a version before its nodes follow."""
-    before, after = compare.numbers(actual), compare.numbers(desired)
-    return before[:1] == after[:1] and after[1] - before[1] <= MOST_MINORS
+    actual_version, desired_version = compare.numbers(actual), compare.numbers(desired)
+    return actual_version[:1] == desired_version[:1] and desired_version[1] - actual_version[1] <= MOST_MINORS
 
 
 def mode(actual: Any, desired: Any) -> bool:
@@ -75,8 +75,8 @@ def scaling(actual: Any, desired: Any) -> bool:
     """Compare the bounds of a node group; within them, the autoscaler decides on its size."""
     bounds = ("minSize", "maxSize")
     size = int((actual or {}).get("desiredSize", 0))
-    inside = int(desired["minSize"]) <= size <= int(desired["maxSize"])
-    return inside and all((actual or {}).get(key) == desired[key] for key in bounds)
+    is_within_bounds = int(desired["minSize"]) <= size <= int(desired["maxSize"])
+    return is_within_bounds and all((actual or {}).get(key) == desired[key] for key in bounds)
 
 
 def taints(actual: Any, desired: Any) -> bool:
@@ -122,11 +122,11 @@ def _normal(value: Any, key: str = "") -> Any:
     """Return a part of a policy document, the value of `key`, with every list in one order. A value alone is a list."""
     if isinstance(value, Mapping) and key != "Statement":
         # A Sid is only a name for people, which consoles add.
-        return {name: _normal(part, name) for name, part in sorted(value.items()) if name != "Sid"}
-    parts = value if isinstance(value, (list, tuple)) else [value]
+        return {name: _normal(element, name) for name, element in sorted(value.items()) if name != "Sid"}
+    elements = value if isinstance(value, (list, tuple)) else [value]
     if key == "Statement":
-        return sorted(map(_normal, parts), key=str)
-    return sorted({str(part).lower() if key in ("Action", "NotAction") else str(part) for part in parts})
+        return sorted(map(_normal, elements), key=str)
+    return sorted({str(element).lower() if key in ("Action", "NotAction") else str(element) for element in elements})
 
 
 def template(actual: Any, desired: Any) -> bool:
@@ -138,12 +138,12 @@ def template_data(actual: Any, desired: Any) -> bool:
     """Compare a version of a launch template with data. EC2 may add to data that were written from here, of which the
     description of the version has the hash."""
     version = actual or {}
-    there, ours = normal_template(version.get("data")), normal_template(desired)
-    if there == ours:
+    actual_data, desired_data = normal_template(version.get("data")), normal_template(desired)
+    if actual_data == desired_data:
         return True
     if version.get("description") != template_description(desired):
         return False
-    return set(there) == set(ours) and compare.subset(there, ours)
+    return set(actual_data) == set(desired_data) and compare.subset(actual_data, desired_data)
 
 
 def template_description(data: Mapping[str, Any]) -> str:
@@ -155,10 +155,14 @@ def template_description(data: Mapping[str, Any]) -> str:
 def normal_template(value: Any) -> Any:
     """Return data of a launch template without what is empty or a default, and with every list in one order."""
     if isinstance(value, Mapping):
-        items = {str(key): normal_template(each) for key, each in sorted(value.items())}
-        return {key: each for key, each in items.items() if each not in (None, "", {}, [], _TEMPLATE_DEFAULTS.get(key))}
+        items = {str(key): normal_template(element) for key, element in sorted(value.items())}
+        return {
+            key: element
+            for key, element in items.items()
+            if element not in (None, "", {}, [], _TEMPLATE_DEFAULTS.get(key))
+        }
     if isinstance(value, (list, tuple)):
-        return sorted((normal_template(each) for each in value), key=_sort_key)
+        return sorted((normal_template(element) for element in value), key=_sort_key)
     return {} if value is None else value
 
 
@@ -172,17 +176,17 @@ def rules(permissions: Iterable[Mapping[str, Any]], group_id: str) -> list[str]:
 
     A peer is a range, `self`, or the id of another group or of a prefix list.
     """
-    found: set[str] = set()
+    rule_texts: set[str] = set()
     for permission in permissions:
-        protocol, first, last = (permission.get(key) for key in ("IpProtocol", "FromPort", "ToPort"))
-        every = str(protocol) == "-1" or first is None
-        ports = "" if every else f" {first}" if first == last else f" {first}-{last}"
+        protocol, from_port, to_port = (permission.get(key) for key in ("IpProtocol", "FromPort", "ToPort"))
+        every = str(protocol) == "-1" or from_port is None
+        ports = "" if every else f" {from_port}" if from_port == to_port else f" {from_port}-{to_port}"
         begin = f"{'all' if str(protocol) == '-1' else protocol}{ports}"
-        peers = [each[field] for entries, field in _PEERS for each in permission.get(entries, ())]
+        peers = [peer_entry[field] for entries, field in _PEERS for peer_entry in permission.get(entries, ())]
         for pair in permission.get("UserIdGroupPairs", ()):
             peers.append("self" if pair.get("GroupId") == group_id else pair.get("GroupId", pair.get("GroupName", "")))
-        found |= {f"{begin} {peer}" for peer in peers}
-    return sorted(found)
+        rule_texts |= {f"{begin} {peer}" for peer in peers}
+    return sorted(rule_texts)
 
 
 def permission(rule: str, group_id: str) -> dict[str, Any]:
@@ -190,8 +194,8 @@ def permission(rule: str, group_id: str) -> dict[str, Any]:
     protocol, *ports, peer = rule.split()
     sent: dict[str, Any] = {"IpProtocol": "-1" if protocol == "all" else protocol}
     if ports:
-        [(first, last)] = _PORTS.findall(ports[0])
-        sent |= {"FromPort": int(first), "ToPort": int(last or first)}
+        [(from_port, to_port)] = _PORTS.findall(ports[0])
+        sent |= {"FromPort": int(from_port), "ToPort": int(to_port or from_port)}
     if peer == "self" or peer.startswith("sg-"):
         return {**sent, "UserIdGroupPairs": [{"GroupId": group_id if peer == "self" else peer}]}
     if peer.startswith("pl-"):

@@ -33,7 +33,7 @@ def of_group(cluster: str, group: Mapping[str, Any], account: Account, there: Ma
         pool=group["name"],
         takes={**takes, reservation: 1} if reservation else takes,
         start=group["desired_size"],
-        most=group["max_size"],
+        max_nodes=group["max_size"],
         is_there=group["name"] in there,
         nodes=there.get(group["name"]),
         machine=group["instance_type"],

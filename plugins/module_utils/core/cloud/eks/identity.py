@@ -66,8 +66,8 @@ def roles(namespace: str, name: str, region: str) -> list[dict[str, Any]]:
 def policies(namespace: str, name: str) -> list[dict[str, Any]]:
     """Return the IAM policies that AWS has not. EKS tags the groups of Auto Scaling of each node group with the name of
     its cluster: the autoscaler changes those of its own cluster alone."""
-    own = {f"aws:ResourceTag/k8s.io/cluster-autoscaler/{names.cluster_name(namespace, name)}": "owned"}
-    scale = _allow(_SCALE, Resource=["*"], Condition={"StringEquals": own})
+    cluster_tag = {f"aws:ResourceTag/k8s.io/cluster-autoscaler/{names.cluster_name(namespace, name)}": "owned"}
+    scale = _allow(_SCALE, Resource=["*"], Condition={"StringEquals": cluster_tag})
     document = _document(_allow(_READ, Resource=["*"]), scale)
     return [{"key": "autoscaler", "name": names.role_name(namespace, name, "autoscaler"), "document": document}]
 

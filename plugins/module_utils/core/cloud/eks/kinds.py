@@ -86,13 +86,13 @@ _STATES: Mapping[str, tuple[str, Mapping[str, Phase]]] = {
 """Of a service: the field with the state of an object, which kinds without states do not have, and the phases."""
 
 
-def _kind(service: str, title: str, identity: str, *fields: Field, **more: Any) -> Kind:
+def _kind(service: str, title: str, identity: str, *fields: Field, **options: Any) -> Kind:
     """Return a kind of object with tags, which are compared last, and with the states of its service."""
     tags = "tags" if service == "eks" else "Tags"
     status, phases = _STATES.get(service, ("", {}))
-    more = {"status": status, "phases": phases, **more}
+    options = {"status": status, "phases": phases, **options}
     compared = (*fields, Field(tags, compare.labels, update="tags"))
-    return Kind(service=service, title=title, id=identity, owner=tags, fields=compared, **more)
+    return Kind(service=service, title=title, id=identity, owner=tags, fields=compared, **options)
 
 
 KINDS: dict[str, Kind] = {

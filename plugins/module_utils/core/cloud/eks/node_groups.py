@@ -28,8 +28,8 @@ def node_group(
     architecture = machines.architecture(pool["instanceType"])
     has_template = fixed or not plain
     key, value = pools.GPU_TAINT
-    least = pool["minNodeCount"]
-    most = max(pool["maxNodeCount"], 1)
+    min_nodes = pool["minNodeCount"]
+    max_nodes = max(pool["maxNodeCount"], 1)
     return {
         "name": pool["name"],
         "role": pool["role"],
@@ -41,9 +41,9 @@ def node_group(
         if launch_templates.reservation(pool)
         else pool.get("capacityType", "ON_DEMAND"),
         "zones": list(pool.get("zones") or zones),
-        "min_size": least,
-        "max_size": most,
-        "desired_size": min(max(pool["nodeCount"], least), most),
+        "min_size": min_nodes,
+        "max_size": max_nodes,
+        "desired_size": min(max(pool["nodeCount"], min_nodes), max_nodes),
         "labels": pools.labels(pool),
         "taints": [{"key": key, "value": value, "effect": "NO_SCHEDULE"}] if pool["role"] == pools.GPU else [],
         "capacity_reservation": launch_templates.reservation(pool),

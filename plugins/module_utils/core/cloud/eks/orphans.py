@@ -102,7 +102,7 @@ def made_by_plane(interface: Wire, cluster: str) -> bool:
 def made_by_balancer(interface: Wire, others: Iterable[Balancer]) -> bool:
     """Return whether a network interface is of a load balancer, and of none of `others`."""
     described = _description(interface)
-    return described.startswith(BALANCER) and described not in {other.interfaces for other in others}
+    return described.startswith(BALANCER) and described not in {balancer_left.interfaces for balancer_left in others}
 
 
 def _description(interface: Wire) -> str:
@@ -133,19 +133,19 @@ def references(groups: Iterable[Wire], target: str) -> Iterator[tuple[str, str, 
 
 
 def balancer_left_alone(balancer: Balancer, vpc: str, cluster: str) -> str:
-    """Return why a load balancer stays, and what to do."""
-    others = sorted(key.removeprefix(_OWNED) for key in balancer.tags if key.startswith(_OWNED))
+    """Return the reason why a load balancer is kept, with a fix."""
+    owner_clusters = sorted(key.removeprefix(_OWNED) for key in balancer.tags if key.startswith(_OWNED))
     if f"{_OWNED}{cluster}" in balancer.tags:
         whose = "is shared with others, as its tag says"
-    elif others or _CONTROLLER in balancer.tags:
-        whose = f"is of cluster {balancer.tags.get(_CONTROLLER) or others[0]}"
+    elif owner_clusters or _CONTROLLER in balancer.tags:
+        whose = f"is of cluster {balancer.tags.get(_CONTROLLER) or owner_clusters[0]}"
     else:
         whose = "has no tag of this cluster"
     return left_alone(f"load balancer {balancer.name} ({balancer.kind}) in {vpc}", whose, "the VPC")
 
 
 def interface_left_alone(interface: Wire, vpc: str) -> str:
-    """Return why a network interface stays, and what to do."""
+    """Return the reason why a network interface is kept, with a fix."""
     described = _description(interface) or "without a description"
     user = (interface.get("Attachment") or {}).get("InstanceId") or interface.get("RequesterId") or "nothing"
     title = f"network interface {interface['NetworkInterfaceId']} ({described}, used by {user}) in {vpc}"
@@ -160,6 +160,6 @@ def interface_holding(interface: Wire) -> str:
 
 
 def group_left_alone(group: Wire, vpc: str) -> str:
-    """Return why a security group stays, and what to do."""
+    """Return the reason why a security group is kept, with a fix."""
     title = f"security group {group['GroupId']} ({group.get('GroupName')}) in {vpc}"
     return left_alone(title, _FOREIGN, "the VPC")

@@ -55,9 +55,11 @@ class Found:
 
 def zones_fit(plan: Wire, found: Found) -> bool:
     """Return whether the subnets of a plan are in zones that can be used, and those that exist in their own."""
-    held = found.subnet_zones
-    usable = found.zones is None or set(plan["zones"]) <= {*found.zones, *held.values()}
-    return usable and all(held.get(each["cidr"], each["zone"]) == each["zone"] for each in plan["subnets"])
+    existing_zones = found.subnet_zones
+    usable = found.zones is None or set(plan["zones"]) <= {*found.zones, *existing_zones.values()}
+    return usable and all(
+        existing_zones.get(subnet["cidr"], subnet["zone"]) == subnet["zone"] for subnet in plan["subnets"]
+    )
 
 
 def instance_types(plan: Wire) -> list[str]:
@@ -88,7 +90,9 @@ def observed(plan: Wire, found: Found) -> Account:
             for code, limit in sorted(found.quotas.items())
         ],
         reservations=[
-            _reserved(name, found, each) for name, each in sorted(found.reservations.items()) if each is not None
+            _reserved(name, found, reservation)
+            for name, reservation in sorted(found.reservations.items())
+            if reservation is not None
         ],
         offerings=[_offering(kind, found) for kind in instance_types(plan) if kind in (found.types or {})],
         zones=[Zone(name=name, id=found.zone_ids.get(name, name)) for name in found.zones or ()],
@@ -96,14 +100,14 @@ def observed(plan: Wire, found: Found) -> Account:
     )
 
 
-def _offering(kind: str, found: Found) -> Offering:
-    machine = (found.types or {})[kind].get("VCpuInfo", {}).get("DefaultVCpus")
-    having = None if found.offerings is None else found.offerings.get(kind, frozenset())
-    zones = None if having is None else sorted(found.zone_ids.get(zone, zone) for zone in having)
-    return Offering(machine=kind, vcpus=machine, zones=zones, observed=found.day)
+def _offering(kind: str, facts: Found) -> Offering:
+    machine = (facts.types or {})[kind].get("VCpuInfo", {}).get("DefaultVCpus")
+    having = None if facts.offerings is None else facts.offerings.get(kind, frozenset())
+    zones = None if having is None else sorted(facts.zone_ids.get(zone, zone) for zone in having)
+    return Offering(machine=kind, vcpus=machine, zones=zones, observed=facts.day)
 
 
-def _reserved(name: str, found: Found, reservation: Wire) -> Reservation:
+def _reserved(name: str, facts: Found, reservation: Wire) -> Reservation:
     zone, state = (str(reservation.get(field) or "") for field in ("AvailabilityZone", "State"))
     total = int(reservation.get("TotalInstanceCount") or 0)
     period = {"from": reservation.get("StartDate"), "until": reservation.get("EndDate")}
@@ -111,9 +115,9 @@ def _reserved(name: str, found: Found, reservation: Wire) -> Reservation:
         {
             "id": name,
             "machine": str(reservation.get("InstanceType") or ""),
-            "zone": str(reservation.get("AvailabilityZoneId") or found.zone_ids.get(zone, zone)),
+            "zone": str(reservation.get("AvailabilityZoneId") or facts.zone_ids.get(zone, zone)),
             "state": state,
-            "observed": found.day,
+            "observed": facts.day,
             "total": total,
             # Before it begins, it is not known what will run in it.
             "free": int(reservation.get("AvailableInstanceCount", total)) if state == "active" else total,
@@ -124,7 +128,7 @@ def _reserved(name: str, found: Found, reservation: Wire) -> Reservation:
 
 
 def judge(plan: Wire, found: Found, others: Sequence[Wire] = ()) -> Verdict:
-    """Return what is wrong with a plan where AWS is as found, in the order of the plan.
+    """Return the problems of a plan for the observed AWS account, in the order of the plan.
 
     `others` are the other clusters of the fleet: name, region, cidr. What concerns a node group that is there already
     is a warning, as nothing is made for it.
@@ -140,15 +144,15 @@ def judge(plan: Wire, found: Found, others: Sequence[Wire] = ()) -> Verdict:
     return verdict(lines)
 
 
-def _version(plan: Wire, found: Found) -> Iterator[Line]:
+def _version(plan: Wire, facts: Found) -> Iterator[Line]:
     version = plan["version"]
-    if found.versions is None or version == found.version:
+    if facts.versions is None or version == facts.version:
         return
-    status = found.versions.get(version)
+    status = facts.versions.get(version)
     if status is None or status == "UNSUPPORTED":
-        offered = ", ".join(sorted((v for v, s in found.versions.items() if s != "UNSUPPORTED"), key=_numbers))
+        offered = ", ".join(sorted((v for v, s in facts.versions.items() if s != "UNSUPPORTED"), key=_numbers))
         yield Line(
-            f"spec.kubernetesVersion: EKS does not offer Kubernetes {version} in {found.region}. It offers {offered}"
+            f"spec.kubernetesVersion: EKS does not offer Kubernetes {version} in {facts.region}. It offers {offered}"
         )
     elif status == "EXTENDED_SUPPORT":
         yield Line(
@@ -162,32 +166,32 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(number) for number in re.findall(r"\d+", version))
 
 
-def _zones(plan: Wire, found: Found) -> Iterator[Line]:
+def _zones(plan: Wire, facts: Found) -> Iterator[Line]:
     """Enough zones for the subnets. Which ones they are is for the plan to choose, of those that are available."""
-    if found.zones is None:
+    if facts.zones is None:
         return
-    if len(found.zones) < len(plan["zones"]):
+    if len(facts.zones) < len(plan["zones"]):
         yield Line(
-            f"spec.networking.subnetCidrs: has {len(plan['zones'])} entries, one for each zone, and {found.region} has "
-            f"{len(found.zones)} zones for this account ({', '.join(found.zones)}). Leave out some entries"
+            f"spec.networking.subnetCidrs: has {len(plan['zones'])} entries, one for each zone, and {facts.region} has "
+            f"{len(facts.zones)} zones for this account ({', '.join(facts.zones)}). Leave out some entries"
         )
 
 
-def _group(plan: Wire, group: Wire, found: Found) -> Iterator[Line]:
-    """Return what is wrong with one node group."""
-    there = group["name"] in found.node_groups
+def _group(plan: Wire, group: Wire, facts: Found) -> Iterator[Line]:
+    """Return the problems of one node group."""
+    exists = group["name"] in facts.node_groups
     for line in (
-        *_offered(group, found),
-        *_machine(group, found),
-        *_fabric(plan, group, found),
-        *_reservation(group, found),
+        *_offered(group, facts),
+        *_machine(group, facts),
+        *_fabric(plan, group, facts),
+        *_reservation(group, facts),
     ):
-        yield Line(line.text, line.problem and not there)
+        yield Line(line.text, line.problem and not exists)
 
 
-def _plain(plan: Wire, found: Found) -> Iterator[Line]:
+def _plain(plan: Wire, facts: Found) -> Iterator[Line]:
     """Node groups that earlier releases created. EKS adds no launch template to a group that exists."""
-    plain = [group["name"] for group in plan["node_groups"] if group["name"] in found.groups_without_template]
+    plain = [group["name"] for group in plan["node_groups"] if group["name"] in facts.groups_without_template]
     if plain:
         yield Line(
             f"node pools {', '.join(plain)}: exist without a launch template, which EKS adds to none, so they stay as "
@@ -201,82 +205,86 @@ def _place(group: Wire) -> str:
     return f"node pool {group['name']}"
 
 
-def _offered(group: Wire, found: Found) -> Iterator[Line]:
+def _offered(group: Wire, facts: Found) -> Iterator[Line]:
     """The zones exist and have the instance type."""
     kind, gpu = group["instance_type"], group["role"] != "System"
-    if found.zones is not None and gpu:
+    if facts.zones is not None and gpu:
         for zone in group["zones"]:
-            if zone not in found.zones:
-                hint = nearest_key(zone, found.zones)
-                yield Line(f"{_place(group)}: zone {zone} is not available to this account in {found.region}. {hint}")
-    if found.types is not None and kind not in found.types:
-        yield Line(f"{_place(group)}: there is no instance type {kind} in {found.region}. Check it for a typing error")
+            if zone not in facts.zones:
+                hint = nearest_key(zone, facts.zones)
+                yield Line(f"{_place(group)}: zone {zone} is not available to this account in {facts.region}. {hint}")
+    if facts.types is not None and kind not in facts.types:
+        yield Line(f"{_place(group)}: there is no instance type {kind} in {facts.region}. Check it for a typing error")
         return
-    if found.offerings is None:
+    if facts.offerings is None:
         return
-    having = found.offerings.get(kind, frozenset())
-    asked = [zone for zone in group["zones"] if found.zones is None or zone in found.zones]
-    missing = not_offered(kind, asked, having, found.region)
-    if missing and (gpu or not having.intersection(asked)):
+    having = facts.offerings.get(kind, frozenset())
+    known_zones = [zone for zone in group["zones"] if facts.zones is None or zone in facts.zones]
+    missing = not_offered(kind, known_zones, having, facts.region)
+    if missing and (gpu or not having.intersection(known_zones)):
         yield Line(f"{_place(group)}: {'. '.join(missing)}")
 
 
-def _machine(group: Wire, found: Found) -> Iterator[Line]:
+def _machine(group: Wire, facts: Found) -> Iterator[Line]:
     """The instance type is one for the image that the nodes get."""
-    machine = (found.types or {}).get(group["instance_type"])
+    machine = (facts.types or {}).get(group["instance_type"])
     if machine is None:
         return
     kind = group["instance_type"]
     processors = machine.get("ProcessorInfo", {}).get("SupportedArchitectures", [])
-    needed = "arm64" if machines.architecture(kind) == "arm64" else "x86_64"
-    if needed not in processors:
+    required_architecture = "arm64" if machines.architecture(kind) == "arm64" else "x86_64"
+    if required_architecture not in processors:
         yield Line(
             f"{_place(group)}: {kind} has {' and '.join(processors) or 'unknown'} processors, and the nodes' image is "
-            f"for {needed}. Take another instance type"
+            f"for {required_architecture}. Take another instance type"
         )
     makers = {gpu.get("Manufacturer") for gpu in machine.get("GpuInfo", {}).get("Gpus", [])}
     if group["role"] == "GPU" and "NVIDIA" not in makers:
         yield Line(f"{_place(group)}: {kind} has no NVIDIA GPU. Take another instance type")
 
 
-def _fabric(plan: Wire, group: Wire, found: Found) -> Iterator[Line]:
+def _fabric(plan: Wire, group: Wire, facts: Found) -> Iterator[Line]:
     """The instance type has the EFA interfaces that its launch template asks for."""
     cards = next((t["network_cards"] for t in plan["launch_templates"] if t["name"] == group["launch_template"]), 0)
-    machine = (found.types or {}).get(group["instance_type"])
+    machine = (facts.types or {}).get(group["instance_type"])
     if not cards or machine is None:
         return
     kind, network = group["instance_type"], machine.get("NetworkInfo", {})
     if not network.get("EfaSupported"):
         yield Line(f"{_place(group)}: {kind} has no EFA. Leave fabric out, or take another instance type")
         return
-    most = min(network.get("MaximumNetworkCards", cards), network.get("EfaInfo", {}).get("MaximumEfaInterfaces", cards))
-    if cards > most:
-        yield Line(f"{_place(group)}: {cards} EFA interfaces are asked for, and {kind} has {most}")
-    elif cards < most:
-        yield Line(f"{_place(group)}: {kind} has {most} EFA interfaces, and the nodes get {cards}", problem=False)
+    max_interfaces = min(
+        network.get("MaximumNetworkCards", cards), network.get("EfaInfo", {}).get("MaximumEfaInterfaces", cards)
+    )
+    if cards > max_interfaces:
+        yield Line(f"{_place(group)}: {cards} EFA interfaces are asked for, and {kind} has {max_interfaces}")
+    elif cards < max_interfaces:
+        yield Line(
+            f"{_place(group)}: {kind} has {max_interfaces} EFA interfaces, and the nodes get {cards}", problem=False
+        )
 
 
-def _reservation(group: Wire, found: Found) -> Iterator[Line]:
+def _reservation(group: Wire, facts: Found) -> Iterator[Line]:
     """The capacity reservation is there for these nodes, and active. Whether it has enough is a matter of limits."""
     name = group["capacity_reservation"]
-    if not name or name not in found.reservations:
+    if not name or name not in facts.reservations:
         return
-    reservation, place = found.reservations[name], f"{_place(group)}: capacity reservation {name}"
+    reservation, subject = facts.reservations[name], f"{_place(group)}: capacity reservation {name}"
     if reservation is None:
-        yield Line(f"{place} does not exist in {found.region} for this account. Check the id and the region")
+        yield Line(f"{subject} does not exist in {facts.region} for this account. Check the id and the region")
         return
     kind = reservation.get("ReservationType")
     if group["capacity_type"] == _BLOCK and kind != "capacity-block":
-        yield Line(f"{place} is no Capacity Block (its type is {kind or 'default'}). Give the id of a Capacity Block")
-    yield from _state(place, group, reservation)
+        yield Line(f"{subject} is no Capacity Block (its type is {kind or 'default'}). Give the id of a Capacity Block")
+    yield from _state(subject, group, reservation)
     if reservation.get("InstanceType") != group["instance_type"]:
-        yield Line(f"{place} is for {reservation.get('InstanceType')}, and the pool has {group['instance_type']}")
+        yield Line(f"{subject} is for {reservation.get('InstanceType')}, and the pool has {group['instance_type']}")
     zone = reservation.get("AvailabilityZone")
     if list(group["zones"]) != [zone]:
-        yield Line(f"{place} is in {zone}, and the pool in {', '.join(group['zones'])}. Set zones of the pool to it")
+        yield Line(f"{subject} is in {zone}, and the pool in {', '.join(group['zones'])}. Set zones of the pool to it")
 
 
-def _state(place: str, group: Wire, reservation: Wire) -> Iterator[Line]:
+def _state(subject: str, group: Wire, reservation: Wire) -> Iterator[Line]:
     state = reservation.get("State")
     if state == "active":
         return
@@ -284,30 +292,31 @@ def _state(place: str, group: Wire, reservation: Wire) -> Iterator[Line]:
         starts = f", it starts at {reservation['StartDate']}" if reservation.get("StartDate") else ""
         if max(group["desired_size"], group["min_size"]) > 0:
             yield Line(
-                f"{place} is not active yet{starts}. Set nodeCount and minNodeCount to 0 until then, or run again when "
-                "it is active"
+                f"{subject} is not active yet{starts}. Set nodeCount and minNodeCount to 0 until then, or run again "
+                "when it is active"
             )
         else:
-            yield Line(f"{place} is not active yet{starts}: no node starts before", problem=False)
+            yield Line(f"{subject} is not active yet{starts}: no node starts before", problem=False)
         return
-    yield Line(f"{place} is {state}, so nothing starts in it. Give the id of one that is active")
+    yield Line(f"{subject} is {state}, so nothing starts in it. Give the id of one that is active")
 
 
-def _quotas(plan: Wire, found: Found) -> Iterator[Line]:
-    """Return what quotas and reservations have no room for. What else counts against quotas is not known."""
-    account = observed(plan, found)
-    name, there = plan["object"]["name"], account.pools().get(plan["name"], {})
-    demands = [demand.of_group(name, group, account, there) for group in plan["node_groups"]]
+def _quotas(plan: Wire, facts: Found) -> Iterator[Line]:
+    """Yield the problems of quotas and reservations. Other usage of the quotas is unknown."""
+    account = observed(plan, facts)
+    name, existing_pools = plan["object"]["name"], account.pools().get(plan["name"], {})
+    demands = [demand.of_group(name, group, account, existing_pools) for group in plan["node_groups"]]
     return of_limits(account, demands, demand.WORDS)
 
 
-def _networks(plan: Wire, others: Iterable[Wire]) -> Iterator[Line]:
+def _networks(plan: Wire, other_clusters: Iterable[Wire]) -> Iterator[Line]:
     """Clusters whose networks overlap can never be joined by peering or a transit gateway. Nothing else is wrong."""
-    own = plan["vpc"]["cidr"]
-    overlapping = meeting(plan["object"]["name"], [own], others)
+    vpc_range = plan["vpc"]["cidr"]
+    overlapping = meeting(plan["object"]["name"], [vpc_range], other_clusters)
     if overlapping:
         yield Line(
-            f"spec.networking.vpcCidr: {own} overlaps the network of {', '.join(overlapping)}, so their VPCs cannot be "
-            "joined (peering, transit gateway). An EKSCluster of its own takes another vpcCidr; it cannot change later",
+            f"spec.networking.vpcCidr: {vpc_range} overlaps the network of {', '.join(overlapping)}, so their "
+            "VPCs cannot be joined (peering, transit gateway). An EKSCluster of its own takes another vpcCidr; "
+            "it cannot change later",
             problem=False,
         )

@@ -43,22 +43,22 @@ def filters(machine: str, region: str) -> list[dict[str, str]]:
 def on_demand(products: Iterable[str | Mapping[str, Any]], region: str) -> set[Decimal]:
     """Return the prices for an hour that entries of a `PriceList` have. Terms other than those on demand do not count,
     nor do prices of zero: an instance in a reservation has one."""
-    found = set()
+    hourly_prices = set()
     for product in products:
         read = json.loads(product) if isinstance(product, str) else product
         for term in (read.get("terms", {}).get("OnDemand") or {}).values():
             for dimension in (term.get("priceDimensions") or {}).values():
                 text = (dimension.get("pricePerUnit") or {}).get(currency(region))
                 if dimension.get("unit") == _HOURS and text and Decimal(text):
-                    found.add(Decimal(text))
-    return found
+                    hourly_prices.add(Decimal(text))
+    return hourly_prices
 
 
 def newest_spot(history: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], Decimal]:
     """Return the newest spot price of each instance type in each zone."""
-    found: dict[tuple[str, str], tuple[Any, Decimal]] = {}
+    newest_prices: dict[tuple[str, str], tuple[Any, Decimal]] = {}
     for entry in history:
         key = (entry["InstanceType"], entry["AvailabilityZone"])
-        if key not in found or found[key][0] < entry["Timestamp"]:
-            found[key] = (entry["Timestamp"], Decimal(entry["SpotPrice"]))
-    return {key: price for key, (__, price) in found.items()}
+        if key not in newest_prices or newest_prices[key][0] < entry["Timestamp"]:
+            newest_prices[key] = (entry["Timestamp"], Decimal(entry["SpotPrice"]))
+    return {key: price for key, (__, price) in newest_prices.items()}

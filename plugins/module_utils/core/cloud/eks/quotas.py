@@ -40,8 +40,8 @@ _CODES = {
 
 def family(instance_type: str) -> str:
     """Return the letters that the name of a type begins with: `g` of g6e.12xlarge."""
-    found = re.match(r"[a-z]*", instance_type)
-    return found[0] if found else ""
+    prefix_match = re.match(r"[a-z]*", instance_type)
+    return prefix_match[0] if prefix_match else ""
 
 
 def code(instance_type: str, capacity_type: str = ON_DEMAND) -> str:

@@ -52,12 +52,12 @@ def choose_zones(region: str, held: Sequence[str], available: Sequence[str], poo
     zones that pools ask for (`pools`), then the first others of the `available` ones (empty: not known, then those with
     the first letters), in alphabetical order.
     """
-    taken = {zone for zone in held if zone}
+    used_zones = {zone for zone in held if zone}
     missing = sum(not zone for zone in held)
-    own = re.compile(re.escape(region) + "[a-z]")
+    zone_pattern = re.compile(re.escape(region) + "[a-z]")
     # The list of a region can have local zones, too, which no control plane can be in.
-    known = {zone for zone in available if own.fullmatch(zone)}
-    candidates = known or {zone_name(region, index) for index in range(len(held) + len(taken))} | set(pools)
-    free = sorted(candidates - taken, key=lambda zone: (zone not in pools, zone))
+    region_zones = {zone for zone in available if zone_pattern.fullmatch(zone)}
+    candidates = region_zones or {zone_name(region, index) for index in range(len(held) + len(used_zones))} | set(pools)
+    free = sorted(candidates - used_zones, key=lambda zone: (zone not in pools, zone))
     chosen = iter(sorted(free[:missing]))
-    return [zone for zone in (each or next(chosen, "") for each in held) if zone]
+    return [zone for zone in (held_zone or next(chosen, "") for held_zone in held) if zone]

@@ -81,8 +81,8 @@ def delete(resource: Resource, actual: Actual) -> Iterator[Call]:
     name, kind = resource["kind"], KINDS[resource["kind"]]
     for operation, parameters in _BEFORE[name](actual) if name in _BEFORE else ():
         yield Call(kind.service, operation, parameters, f"delete {title(resource)}")
-    operation, more = _DELETE.get(name) or (f"delete_{name.replace('-', '_')}", {})
-    yield Call(kind.service, operation, {**_named(resource, actual), **more}, f"delete {title(resource)}")
+    operation, extra_parameters = _DELETE.get(name) or (f"delete_{name.replace('-', '_')}", {})
+    yield Call(kind.service, operation, {**_named(resource, actual), **extra_parameters}, f"delete {title(resource)}")
 
 
 def tag_list(tags: Mapping[str, str]) -> list[dict[str, str]]:
@@ -198,8 +198,8 @@ _TAGGING = {
 def _tag(resource: Resource, actual: Actual) -> Call:
     """Set the tags that differ; those of others stay."""
     kind = KINDS[resource["kind"]]
-    there, desired = actual.get(kind.owner) or {}, resource["body"][kind.owner]
-    tags = {name: value for name, value in desired.items() if there.get(name) != value}
+    current_tags, desired = actual.get(kind.owner) or {}, resource["body"][kind.owner]
+    tags = {name: value for name, value in desired.items() if current_tags.get(name) != value}
     operation, parameter = _TAGGING.get(resource["kind"]) or _TAGGING[kind.service]
     tagged = [actual[kind.id]] if kind.service == "ec2" else actual[kind.id]
     sent = tags if kind.service == "eks" else tag_list(tags)
@@ -228,10 +228,10 @@ def _routes(resource: Resource, actual: Actual, _fields: set[str]) -> Iterator[_
     for cidr, target in resource["body"]["Routes"].items():
         if actual["Routes"].get(cidr) == target:
             continue
-        there = cidr in actual["Routes"] or cidr in actual["Blackholes"]
-        way = {"NatGatewayId" if target.startswith("nat-") else "GatewayId": target}
-        route = {**table, "DestinationCidrBlock": cidr, **way}
-        yield "replace_route" if there else "create_route", route, f"set the route to {cidr}"
+        exists = cidr in actual["Routes"] or cidr in actual["Blackholes"]
+        target_field = {"NatGatewayId" if target.startswith("nat-") else "GatewayId": target}
+        route = {**table, "DestinationCidrBlock": cidr, **target_field}
+        yield "replace_route" if exists else "create_route", route, f"set the route to {cidr}"
 
 
 def _subnets_of_routes(resource: Resource, actual: Actual, _fields: set[str]) -> Iterator[_Step]:
@@ -244,14 +244,17 @@ def _subnets_of_routes(resource: Resource, actual: Actual, _fields: set[str]) ->
 def _rules(side: str) -> _Update:
     def update(resource: Resource, actual: Actual, _fields: set[str]) -> Iterator[_Step]:
         group, name = actual["GroupId"], f"security_group_{side.lower()}"
-        there, desired = set(actual[side]), set(resource["body"][side])
-        for verb, lines, word in (("authorize", desired - there, "add"), ("revoke", there - desired, "remove")):
+        current_rules, desired = set(actual[side]), set(resource["body"][side])
+        for verb, lines, action in (
+            ("authorize", desired - current_rules, "add"),
+            ("revoke", current_rules - desired, "remove"),
+        ):
             if lines:
                 permissions = [compare.permission(line, group) for line in sorted(lines)]
                 yield (
                     f"{verb}_{name}",
                     {"GroupId": group, "IpPermissions": permissions},
-                    f"{word} rules ({'; '.join(sorted(lines))})",
+                    f"{action} rules ({'; '.join(sorted(lines))})",
                 )
 
     return update
@@ -267,13 +270,13 @@ def _document(resource: Resource, actual: Actual, _fields: set[str]) -> Iterator
 
 
 def _policies(resource: Resource, actual: Actual, _fields: set[str]) -> Iterator[_Step]:
-    there, desired = set(actual["PolicyArns"]), set(resource["body"]["PolicyArns"])
-    for operation, arns, word in (
-        ("attach_role_policy", desired - there, "attach"),
-        ("detach_role_policy", there - desired, "detach"),
+    attached_policies, desired = set(actual["PolicyArns"]), set(resource["body"]["PolicyArns"])
+    for operation, arns, action in (
+        ("attach_role_policy", desired - attached_policies, "attach"),
+        ("detach_role_policy", attached_policies - desired, "detach"),
     ):
         for arn in sorted(arns):
-            yield operation, {"RoleName": actual["RoleName"], "PolicyArn": arn}, f"{word} the policy {arn}"
+            yield operation, {"RoleName": actual["RoleName"], "PolicyArn": arn}, f"{action} the policy {arn}"
 
 
 def _network_config(purpose: str, *fields: str) -> _Update:
@@ -301,9 +304,9 @@ def _encrypt(resource: Resource, _actual: Actual, _fields: set[str]) -> Iterator
 
 def _mode(resource: Resource, actual: Actual, _fields: set[str]) -> Iterator[_Step]:
     """Each mode is only reached from the one before it."""
-    before = (actual.get("accessConfig") or {}).get("authenticationMode") or compare.MODES[0]
+    current_mode = (actual.get("accessConfig") or {}).get("authenticationMode") or compare.MODES[0]
     desired = resource["body"]["accessConfig"]["authenticationMode"]
-    for mode in compare.MODES[compare.rank(before) + 1 : compare.rank(desired) + 1]:
+    for mode in compare.MODES[compare.rank(current_mode) + 1 : compare.rank(desired) + 1]:
         config = {"name": resource["name"], "accessConfig": {"authenticationMode": mode}}
         yield "update_cluster_config", config, f"set the authentication mode {mode}"
 
@@ -319,8 +322,8 @@ def _template_data(resource: Resource, actual: Actual, _fields: set[str]) -> Ite
     latest = str(actual["LatestVersionNumber"])
     if not compare.template_data(actual["Latest"], data):
         description = compare.template_description(data)
-        written = {**template, "LaunchTemplateData": data, "VersionDescription": description}
-        yield "create_launch_template_version", written, "write a version"
+        version_request = {**template, "LaunchTemplateData": data, "VersionDescription": description}
+        yield "create_launch_template_version", version_request, "write a version"
         latest = str(int(latest) + 1)
     yield "modify_launch_template", {**template, "DefaultVersion": latest}, f"make version {latest} the default"
 
@@ -329,8 +332,8 @@ def _node_group_config(resource: Resource, actual: Actual, fields: set[str]) -> 
     body, config = resource["body"], {}
     if "scalingConfig" in fields:
         bounds, size = dict(body["scalingConfig"]), actual["scalingConfig"].get("desiredSize", 0)
-        inside = min(max(size, bounds["minSize"]), bounds["maxSize"])
-        config["scalingConfig"] = {**bounds, **({"desiredSize": inside} if inside != size else {})}
+        bounded_size = min(max(size, bounds["minSize"]), bounds["maxSize"])
+        config["scalingConfig"] = {**bounds, **({"desiredSize": bounded_size} if bounded_size != size else {})}
     if "updateConfig" in fields:
         config["updateConfig"] = dict(body["updateConfig"])
     if "labels" in fields:
@@ -349,11 +352,11 @@ def _label_changes(there: Body, desired: Body) -> dict[str, Any]:
 
 
 def _taint_changes(actual: Any, desired: Any) -> dict[str, Any]:
-    there, ours = compare.normal_taints(actual), compare.normal_taints(desired)
-    kept = {(taint["key"], taint["effect"]) for taint in ours}
+    current_taints, desired_taints = compare.normal_taints(actual), compare.normal_taints(desired)
+    desired_keys = {(taint["key"], taint["effect"]) for taint in desired_taints}
     changes = {
-        "addOrUpdateTaints": [taint for taint in ours if taint not in there],
-        "removeTaints": [taint for taint in there if (taint["key"], taint["effect"]) not in kept],
+        "addOrUpdateTaints": [taint for taint in desired_taints if taint not in current_taints],
+        "removeTaints": [taint for taint in current_taints if (taint["key"], taint["effect"]) not in desired_keys],
     }
     return {key: value for key, value in changes.items() if value}
 
@@ -374,10 +377,10 @@ def _node_group_version(resource: Resource, actual: Actual, fields: set[str]) ->
         yield "update_nodegroup_config", {**group, "scalingConfig": none}, "remove the nodes"
     yield "update_nodegroup_version", {**group, **version}, f"set {', '.join(sorted(fields))}"
     if emptied:
-        inside = min(max(size, bounds["minSize"]), bounds["maxSize"])
+        bounded_size = min(max(size, bounds["minSize"]), bounds["maxSize"])
         yield (
             "update_nodegroup_config",
-            {**group, "scalingConfig": {**bounds, "desiredSize": inside}},
+            {**group, "scalingConfig": {**bounds, "desiredSize": bounded_size}},
             "start the nodes",
         )
 
@@ -442,9 +445,9 @@ def _detach(actual: Actual) -> _Deletions:
 
 
 def _disassociate(actual: Actual) -> _Deletions:
-    for each in actual.get("Associations") or ():
-        if each.get("SubnetId"):
-            yield "disassociate_route_table", {"AssociationId": each["RouteTableAssociationId"]}
+    for association in actual.get("Associations") or ():
+        if association.get("SubnetId"):
+            yield "disassociate_route_table", {"AssociationId": association["RouteTableAssociationId"]}
 
 
 def _delete_versions(actual: Actual) -> _Deletions:

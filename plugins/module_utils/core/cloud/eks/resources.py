@@ -31,9 +31,9 @@ def resources(
         *_rights(plan),
         _cluster(plan, public_access_cidrs),
         *_files(plan),
-        *(_launch_template(plan, each) for each in plan["launch_templates"]),
+        *(_launch_template(plan, node_entry) for node_entry in plan["launch_templates"]),
         *(_addon(plan, name, addons.get(name) or {}) for name in FIRST_ADDONS),
-        *(_node_group(plan, each) for each in plan["node_groups"]),
+        *(_node_group(plan, node_entry) for node_entry in plan["node_groups"]),
         *_pod_identities(plan),
         *(
             _addon(plan, name, addons.get(name) or {})
@@ -47,8 +47,8 @@ def _ref(key: str, path: str) -> dict[str, str]:
     return {"ref": key, "field": path}
 
 
-def _tags(plan: Plan, name: str = "", **more: str) -> dict[str, str]:
-    return {**plan["tags"], **more, **({"Name": name} if name else {})}
+def _tags(plan: Plan, name: str = "", **extra_tags: str) -> dict[str, str]:
+    return {**plan["tags"], **extra_tags, **({"Name": name} if name else {})}
 
 
 # The network
@@ -59,8 +59,8 @@ def _subnet_key(tier: str, zone: str) -> str:
 
 
 def _subnets(plan: Plan, tier: str) -> list[dict[str, str]]:
-    found = [each for each in plan["subnets"] if each["tier"] == tier]
-    return [_ref(_subnet_key(tier, each["zone"]), "SubnetId") for each in found]
+    tier_subnets = [subnet for subnet in plan["subnets"] if subnet["tier"] == tier]
+    return [_ref(_subnet_key(tier, subnet["zone"]), "SubnetId") for subnet in tier_subnets]
 
 
 def _network(plan: Plan) -> Iterator[Resource]:
@@ -69,15 +69,15 @@ def _network(plan: Plan) -> Iterator[Resource]:
     vpc, tags = _ref("vpc", "VpcId"), _tags(plan, name)
     body = {"CidrBlock": plan["vpc"]["cidr"], "EnableDnsSupport": True, "EnableDnsHostnames": True, "Tags": tags}
     yield resource("vpc", "vpc", name, region, body)
-    for each in plan["subnets"]:
+    for subnet in plan["subnets"]:
         body = {
             "VpcId": vpc,
-            "CidrBlock": each["cidr"],
-            "AvailabilityZone": each["zone"],
-            "MapPublicIpOnLaunch": each["map_public"],
-            "Tags": {**_tags(plan, each["name"]), **each["tags"]},
+            "CidrBlock": subnet["cidr"],
+            "AvailabilityZone": subnet["zone"],
+            "MapPublicIpOnLaunch": subnet["map_public"],
+            "Tags": {**_tags(plan, subnet["name"]), **subnet["tags"]},
         }
-        yield resource(_subnet_key(each["tier"], each["zone"]), "subnet", each["name"], region, body)
+        yield resource(_subnet_key(subnet["tier"], subnet["zone"]), "subnet", subnet["name"], region, body)
     yield resource("internet-gateway", "internet-gateway", name, region, {"VpcId": vpc, "Tags": tags})
     yield resource("elastic-ip", "elastic-ip", name, region, {"Tags": tags}, ("internet-gateway",))
     body = {
@@ -86,15 +86,15 @@ def _network(plan: Plan) -> Iterator[Resource]:
         "Tags": tags,
     }
     yield resource("nat-gateway", "nat-gateway", name, region, body, ("internet-gateway",))
-    ways = {
+    route_targets = {
         network.PUBLIC: _ref("internet-gateway", "InternetGatewayId"),
         network.PRIVATE: _ref("nat-gateway", "NatGatewayId"),
     }
-    for tier, way in ways.items():
+    for tier, route_target in route_targets.items():
         table = f"{name}-{tier}"
         body = {
             "VpcId": vpc,
-            "Routes": {ANYWHERE: way},
+            "Routes": {ANYWHERE: route_target},
             "SubnetIds": _subnets(plan, tier),
             "Tags": _tags(plan, table),
         }
@@ -121,10 +121,10 @@ def _rights(plan: Plan) -> Iterator[Resource]:
         body = {"Document": policy["document"], "Tags": tags}
         yield resource(f"policy-{policy['key']}", "policy", policy["name"], "iam", body)
     for role in identity.roles(namespace, name, region):
-        own = [_ref(f"policy-{role['policy']}", "Arn")] if role["policy"] else []
+        policy_references = [_ref(f"policy-{role['policy']}", "Arn")] if role["policy"] else []
         body = {
             "AssumeRolePolicyDocument": role["trust"],
-            "PolicyArns": [*role["managed_policies"], *own],
+            "PolicyArns": [*role["managed_policies"], *policy_references],
             "Tags": tags,
         }
         yield resource(_role_key(role["key"]), "role", role["name"], "iam", body)
@@ -200,7 +200,7 @@ def _node_group(plan: Plan, group: Mapping[str, Any]) -> Resource:
         "tags": _tags(plan),
     }
     if group["role"] == pools.GPU:
-        # A new node beside the old one, as is the default, needs a spare machine with GPUs.
+        # The default strategy starts a new node before it stops the old one, which requires a spare GPU instance.
         body["updateConfig"] = {"maxUnavailable": 1, "updateStrategy": "MINIMAL"}
     if group["instance_types"]:
         body["instanceTypes"] = group["instance_types"]
@@ -231,20 +231,20 @@ def _addon(plan: Plan, name: str, chosen: Mapping[str, Any]) -> Resource:
     }
     needs = ["cluster"]
     if name not in FIRST_ADDONS:
-        needs += [f"node-group-{each['name']}" for each in plan["node_groups"] if each["role"] == pools.SYSTEM]
+        needs += [f"node-group-{group['name']}" for group in plan["node_groups"] if group["role"] == pools.SYSTEM]
     return resource(f"addon-{name}", "addon", name, _inside(plan), body, needs)
 
 
 def _pod_identities(plan: Plan) -> Iterator[Resource]:
-    for each in identity.POD_IDENTITIES:
-        account = each["service_account"]
+    for pod_identity in identity.POD_IDENTITIES:
+        account = pod_identity["service_account"]
         body = {
-            "namespace": each["namespace"],
+            "namespace": pod_identity["namespace"],
             "serviceAccount": account,
-            "roleArn": _role(each["role"]),
+            "roleArn": _role(pod_identity["role"]),
             "tags": _tags(plan),
         }
-        name = f"{each['namespace']}/{account}"
+        name = f"{pod_identity['namespace']}/{account}"
         yield resource(f"pod-identity-{account}", "pod-identity", name, _inside(plan), body, ("cluster",))
 
 

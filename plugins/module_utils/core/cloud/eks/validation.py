@@ -41,8 +41,8 @@ def ranges_and_zones(
     cidrs = list(cluster.subnet_cidrs)
     if cluster.zones:
         return cidrs, list(cluster.zones)
-    there = [_held(cidr, held or {}) for cidr in cidrs]
-    zones = regions.choose_zones(cluster.region, there, available, cluster.pool_zones())
+    held_zones = [_held(cidr, held or {}) for cidr in cidrs]
+    zones = regions.choose_zones(cluster.region, held_zones, available, cluster.pool_zones())
     if not cluster.own_cidrs and len(zones) < len(cidrs):
         cidrs = cidrs[: max(len(zones), 2)]
     return cidrs, zones
@@ -56,7 +56,7 @@ def _held(cidr: str, held: Mapping[str, str]) -> str:
 def of_zones(
     cluster: reading.EksCluster, cidrs: Sequence[str], zones: Sequence[str], available: Sequence[str] = ()
 ) -> list[Problem]:
-    """Return what is wrong with the zones that the subnets are in, and with those of the pools beside them.
+    """Return the problems of the zones of subnets and node pools.
     `available`: the zones that a control plane can be in, empty when they are not known."""
     if len(zones) < len(cidrs):
         count = "1 zone" if len(zones) == 1 else f"{len(zones)} zones"
@@ -85,16 +85,16 @@ def _missing(zones: Sequence[str], available: Sequence[str]) -> list[tuple[int, 
 def _without_subnet(
     cluster: reading.EksCluster, zone: str, path: str, zones: Sequence[str], available: Sequence[str]
 ) -> Problem:
-    """Return what is wrong with the zone of a pool that the cluster has no subnet in."""
+    """Return the problem of a pool with a zone that has no subnet of the cluster."""
     if available and zone not in available:
         return _unusable(zone, path, available)
-    more = (
+    alternative = (
         _directly(cluster)
         if cluster.composed
         else f"or add a range to {_CIDRS}{' and its zone' if cluster.zones else ''}"
     )
     message = f"the cluster has no subnet in this zone, only in {', '.join(zones)}"
-    return Problem(message, path, short_value(zone), f"Choose one of these, {more}")
+    return Problem(message, path, short_value(zone), f"Choose one of these, {alternative}")
 
 
 def _unusable(zone: str, path: str, available: Sequence[str]) -> Problem:
@@ -108,7 +108,7 @@ def _unusable(zone: str, path: str, available: Sequence[str]) -> Problem:
 
 
 def of_options(tags: Mapping[str, Any], addons: Mapping[str, Any]) -> list[Problem]:
-    """Return what is wrong with the options of a plan."""
+    """Return the problems of the options of a plan."""
     problems = []
     if len(tags) > _MOST_TAGS:
         problems.append(Problem(f"must be at most {_MOST_TAGS}, as AWS allows 50 with those of others", "tags"))
@@ -124,8 +124,8 @@ def of_options(tags: Mapping[str, Any], addons: Mapping[str, Any]) -> list[Probl
             problems.append(
                 Problem(message, f"tags.{key}", short_value(str(tags[key])), "Leave the other characters out")
             )
-    for name, given in addons.items():
-        addon = {} if given is None else given
+    for name, configuration in addons.items():
+        addon = {} if configuration is None else configuration
         if not isinstance(addon, Mapping) or not isinstance(addon.get("configuration") or {}, Mapping):
             problems.append(
                 Problem("must be a mapping of version and configuration, which is a mapping too", f"addons.{name}")
@@ -139,14 +139,14 @@ def of_options(tags: Mapping[str, Any], addons: Mapping[str, Any]) -> list[Probl
 
 
 def _directly(cluster: reading.EksCluster) -> str:
-    """Return what to do about a network that an InferenceCluster has no field for."""
+    """Return the fix for a network setting that an InferenceCluster has no field for."""
     return (
         "or write an EKSCluster of that name, which has networking.subnetCidrs, and make this source: Existing with "
         f"secretRef.name: {kubeconfig_secret(cluster.name)}"
     )
 
 
-def _of_names(cluster: reading.EksCluster, others: Sequence[reading.EksCluster]) -> Iterator[Problem]:
+def _of_names(cluster: reading.EksCluster, other_clusters: Sequence[reading.EksCluster]) -> Iterator[Problem]:
     name = cluster.name
     if "." in name:
         yield Problem(
@@ -169,8 +169,8 @@ def _of_names(cluster: reading.EksCluster, others: Sequence[reading.EksCluster])
             short_value(name),
             "Choose a shorter name",
         )
-    for other in others:
-        yield from _beside(cluster, other)
+    for other_cluster in other_clusters:
+        yield from _beside(cluster, other_cluster)
 
 
 def _claims(cluster: reading.EksCluster) -> Iterator[tuple[str, str]]:
@@ -180,7 +180,7 @@ def _claims(cluster: reading.EksCluster) -> Iterator[tuple[str, str]]:
 
 
 def _beside(cluster: reading.EksCluster, that: reading.EksCluster) -> Iterator[Problem]:
-    """Return what two clusters would both call their own. The names of IAM count in all regions."""
+    """Return the conflicting names of two clusters. IAM names are shared by all regions."""
     if (that.namespace, that.name) == (cluster.namespace, cluster.name):
         return
     ref = Ref(reading.KIND, that.namespace, that.name)
@@ -218,14 +218,14 @@ def _of_addresses(cluster: reading.EksCluster) -> Iterator[Problem]:
     ranges: dict[str, IPv4Network] = {}
     for index, cidr in enumerate(cluster.subnet_cidrs):
         path = f"{_CIDRS}[{index}]"
-        each, problems = of_range(cidr, path, LARGEST, SMALLEST, "AWS")
+        address_range, problems = of_range(cidr, path, LARGEST, SMALLEST, "AWS")
         yield from problems
-        if each is None:
+        if address_range is None:
             continue
-        ranges[path] = each
+        ranges[path] = address_range
         twin = f"the private range of {path}"
         try:
-            ranges[twin] = addresses.private_twin(each)
+            ranges[twin] = addresses.private_twin(address_range)
         except addresses.AddressError as error:
             yield Problem(str(error), path, cidr, _suggestion(cluster, vpc))
             continue
@@ -254,20 +254,23 @@ def _collisions(
 ) -> Iterator[Problem]:
     """Ranges that share addresses, reported at the later one that the user wrote. Twins of ranges that collide do too,
     which is not worth a second line."""
-    written = [path for path in ranges if path.startswith(_CIDRS)]
-    for place, path in enumerate(written):
-        for other in written[:place]:
-            if ranges[path].overlaps(ranges[other]):
+    written_paths = [path for path in ranges if path.startswith(_CIDRS)]
+    for index, path in enumerate(written_paths):
+        for earlier_path in written_paths[:index]:
+            if ranges[path].overlaps(ranges[earlier_path]):
                 yield Problem(
-                    f"has addresses of {other} ({ranges[other]})", path, str(ranges[path]), _suggestion(cluster, vpc)
+                    f"has addresses of {earlier_path} ({ranges[earlier_path]})",
+                    path,
+                    str(ranges[path]),
+                    _suggestion(cluster, vpc),
                 )
-    for one in written:
-        twin = ranges.get(f"the private range of {one}")
-        for path in written:
+    for owner_path in written_paths:
+        twin = ranges.get(f"the private range of {owner_path}")
+        for path in written_paths:
             if twin is not None and twin.overlaps(ranges[path]):
                 yield Problem(
-                    f"has addresses of the private range of {one} ({twin}, {addresses.TWIN_OFFSET} higher in the third "
-                    "octet)",
+                    f"has addresses of the private range of {owner_path} ({twin}, {addresses.TWIN_OFFSET} higher in "
+                    "the third octet)",
                     path,
                     str(ranges[path]),
                     _suggestion(cluster, vpc),
@@ -329,8 +332,8 @@ def _of_pools(cluster: reading.EksCluster) -> Iterator[Problem]:
         )
 
 
-def _rules(cluster: reading.EksCluster, others: Sequence[reading.EksCluster]) -> Iterator[Problem]:
-    yield from _of_names(cluster, others)
+def _rules(cluster: reading.EksCluster, other_clusters: Sequence[reading.EksCluster]) -> Iterator[Problem]:
+    yield from _of_names(cluster, other_clusters)
     yield from _of_place(cluster)
     yield from _of_addresses(cluster)
     yield from _of_networking_zones(cluster)

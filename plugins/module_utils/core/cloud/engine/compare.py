@@ -15,17 +15,17 @@ from typing import Any
 
 def at(value: Any, path: str) -> Any:
     """Return the value at a path (with dots) of an object; None where there is none."""
-    for part in path.split("."):
-        value = value.get(part) if isinstance(value, Mapping) else None
+    for field_name in path.split("."):
+        value = value.get(field_name) if isinstance(value, Mapping) else None
     return value
 
 
 def put(target: dict[str, Any], path: str, value: Any) -> None:
     """Set the value at a path (with dots) of an object, whose parts are copied."""
-    *parents, last = path.split(".")
+    *parents, field_name = path.split(".")
     for parent in parents:
         target[parent] = target = dict(target.get(parent) or {})
-    target[last] = value
+    target[field_name] = value
 
 
 def value(actual: Any, desired: Any) -> bool:
@@ -44,7 +44,7 @@ def subset(actual: Any, desired: Any) -> bool:
     if not isinstance(desired, Mapping):
         return value(actual, desired)
     fields = actual if isinstance(actual, Mapping) else {}
-    return all(subset(fields.get(key), each) for key, each in desired.items())
+    return all(subset(fields.get(key), desired_field) for key, desired_field in desired.items())
 
 
 def narrowed(actual: Any, desired: Any) -> Any:
@@ -56,7 +56,7 @@ def narrowed(actual: Any, desired: Any) -> Any:
 
 def labels(actual: Any, desired: Any) -> bool:
     """Compare the labels that are desired; those of others stay."""
-    return all((actual or {}).get(key) == each for key, each in desired.items())
+    return all((actual or {}).get(key) == desired_label for key, desired_label in desired.items())
 
 
 def members(actual: Any, desired: Any) -> bool:
@@ -71,19 +71,19 @@ def superset(actual: Any, desired: Any) -> bool:
 
 def numbers(version: Any) -> tuple[int, ...]:
     """Return the numbers of a version."""
-    return tuple(int(part) for part in re.findall(r"\d+", str(version or "")))
+    return tuple(int(digits) for digits in re.findall(r"\d+", str(version or "")))
 
 
 def at_least(actual: Any, desired: Any) -> bool:
     """Compare versions: one that is newer is as good, as none goes back. `1.35` is any `1.35.4`."""
-    asked = numbers(desired)
-    return numbers(actual)[: len(asked)] >= asked
+    desired_numbers = numbers(desired)
+    return numbers(actual)[: len(desired_numbers)] >= desired_numbers
 
 
 def minors(actual: Any, desired: Any) -> list[str]:
     """Return the versions to go through, oldest first: clouds take one minor version at a time."""
-    (major, first), (__, last) = numbers(actual)[:2], numbers(desired)[:2]
-    return [f"{major}.{minor}" for minor in range(first + 1, last + 1)]
+    (major, current_minor), (__, desired_minor) = numbers(actual)[:2], numbers(desired)[:2]
+    return [f"{major}.{minor}" for minor in range(current_minor + 1, desired_minor + 1)]
 
 
 def keyed(key: str, *, exactly: bool = False) -> Callable[[Any, Any], bool]:
@@ -91,9 +91,9 @@ def keyed(key: str, *, exactly: bool = False) -> Callable[[Any, Any], bool]:
     compared by those that are desired. `exactly`: other entries are a difference."""
 
     def same(actual: Any, desired: Any) -> bool:
-        held = {each.get(key): each for each in actual or ()}
-        others = held.keys() - {each[key] for each in desired}
-        return not (exactly and others) and all(subset(held.get(each[key]), each) for each in desired)
+        actual_entries = {entry.get(key): entry for entry in actual or ()}
+        extra_keys = actual_entries.keys() - {entry[key] for entry in desired}
+        return not (exactly and extra_keys) and all(subset(actual_entries.get(entry[key]), entry) for entry in desired)
 
     return same
 

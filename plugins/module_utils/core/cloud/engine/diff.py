@@ -33,31 +33,31 @@ class Change:
 
 def diff(kind: Kind, actual: Actual, desired: Mapping[str, Any]) -> list[Change]:
     """Return the fields in which an object is not as its body (`desired`) says, in the order of the table of kinds."""
-    changes = (_change(each, actual, desired) for each in kind.fields if at(desired, each.path) is not None)
+    changes = (_change(field, actual, desired) for field in kind.fields if at(desired, field.path) is not None)
     return [change for change in changes if change is not None]
 
 
 def changed(kind: Kind, actual: Actual, changes: Sequence[Change]) -> dict[str, Any]:
     """Return an object as it is expected after its changes, for what refers to it."""
     expected = {**actual, **(dict.fromkeys(kind.computed, UNKNOWN) if changes else {})}
-    places = {each.path: each.actual or each.path for each in kind.fields}
+    actual_paths = {field.path: field.actual or field.path for field in kind.fields}
     for change in changes:
-        put(expected, places[change.field], change.after)
+        put(expected, actual_paths[change.field], change.after)
     return expected
 
 
 def _change(field: Field, actual: Actual, desired: Mapping[str, Any]) -> Change | None:
-    before, after = at(actual, field.actual or field.path), at(desired, field.path)
-    if has_unknown(after):
+    actual_field, desired_field = at(actual, field.actual or field.path), at(desired, field.path)
+    if has_unknown(desired_field):
         # Compared once it is known; an update is to be expected.
-        return _update(field, before, after) if field.update else None
-    if field.same(before, after):
+        return _update(field, actual_field, desired_field) if field.update else None
+    if field.same(actual_field, desired_field):
         return None
-    before = field.compared(before, after)
-    if field.update and (field.possible is None or field.possible(before, after)):
-        return _update(field, before, after)
-    remediation = field.remediation.format(before=_text(before), after=_text(after))
-    return Change(field.path, "immutable", before, after, remediation=remediation)
+    actual_field = field.compared(actual_field, desired_field)
+    if field.update and (field.possible is None or field.possible(actual_field, desired_field)):
+        return _update(field, actual_field, desired_field)
+    remediation = field.remediation.format(before=_text(actual_field), after=_text(desired_field))
+    return Change(field.path, "immutable", actual_field, desired_field, remediation=remediation)
 
 
 def _update(field: Field, before: Any, after: Any) -> Change:
@@ -66,9 +66,9 @@ def _update(field: Field, before: Any, after: Any) -> Change:
 
 def _text(value: Any) -> str:
     if isinstance(value, Mapping):
-        return ", ".join(f"{key}={_text(each)}" for key, each in value.items()) or "nothing"
+        return ", ".join(f"{key}={_text(element)}" for key, element in value.items()) or "nothing"
     if isinstance(value, (list, tuple)):
-        return "; ".join(_text(each) for each in value) or "nothing"
+        return "; ".join(_text(element) for element in value) or "nothing"
     if isinstance(value, bool):
         return str(value).lower()
     return "nothing" if value is None or value == "" else str(value)

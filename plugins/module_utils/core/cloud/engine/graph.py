@@ -31,12 +31,12 @@ def references(value: Any) -> Iterator[tuple[str, str]]:
 def resolve(value: Any, actual: Mapping[str, Mapping[str, Any] | None]) -> Any:
     """Return a body with values in place of its references. `actual`: the actual state of each object by its key."""
     if _is_reference(value):
-        found = at(actual.get(str(value["ref"])), str(value["field"]))
-        return UNKNOWN if found is None else found
+        resolved = at(actual.get(str(value["ref"])), str(value["field"]))
+        return UNKNOWN if resolved is None else resolved
     if isinstance(value, Mapping):
-        return {key: resolve(each, actual) for key, each in value.items()}
+        return {key: resolve(element, actual) for key, element in value.items()}
     if isinstance(value, (list, tuple)):
-        return [resolve(each, actual) for each in value]
+        return [resolve(element, actual) for element in value]
     return value
 
 
@@ -49,8 +49,8 @@ def _leaves(value: Any) -> Iterator[Any]:
     if _is_reference(value) or not isinstance(value, (Mapping, list, tuple)):
         yield value
     else:
-        for each in value.values() if isinstance(value, Mapping) else value:
-            yield from _leaves(each)
+        for element in value.values() if isinstance(value, Mapping) else value:
+            yield from _leaves(element)
 
 
 def _is_reference(value: Any) -> bool:
@@ -58,19 +58,19 @@ def _is_reference(value: Any) -> bool:
 
 
 def needs(resources: Iterable[Resource]) -> dict[str, list[str]]:
-    """Return what each object needs: as the list says, and what its body refers to."""
+    """Return the dependencies of each object: those in the list, and the references in its body."""
     return {
-        each["key"]: list(dict.fromkeys([*each["needs"], *(key for key, __ in references(each["body"]))]))
-        for each in resources
+        entry["key"]: list(dict.fromkeys([*entry["needs"], *(key for key, __ in references(entry["body"]))]))
+        for entry in resources
     }
 
 
 def problem(graph: Needs) -> str:
-    """Return what is wrong with an order: a key that needs an unknown one, or a cycle; empty when nothing is."""
-    for key, needed in graph.items():
-        for other in needed:
-            if other not in graph:
-                return f"{key} needs {other}, which is not among them"
+    """Return the problem of a dependency graph: an unknown key or a cycle; empty if it has none."""
+    for key, required_keys in graph.items():
+        for required_key in required_keys:
+            if required_key not in graph:
+                return f"{key} needs {required_key}, which is not among them"
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
@@ -80,7 +80,7 @@ def problem(graph: Needs) -> str:
 
 def reverse(graph: Needs) -> dict[str, list[str]]:
     """Return the order of deletion: each key with those that need it."""
-    return {key: [other for other, needed in graph.items() if key in needed] for key in graph}
+    return {key: [dependent for dependent, required_keys in graph.items() if key in required_keys] for key in graph}
 
 
 def depths(graph: Needs) -> dict[str, int]:

@@ -121,5 +121,5 @@ class Kind:
 
     def state(self, actual: Actual) -> State:
         """Return the state of an object of this kind, without causes."""
-        word = str(compare.at(actual, self.status) or "") if self.status else ""
-        return State(word, self.phases.get(word, "changing")) if word else State()
+        status_text = str(compare.at(actual, self.status) or "") if self.status else ""
+        return State(status_text, self.phases.get(status_text, "changing")) if status_text else State()

@@ -33,31 +33,31 @@ class Owners:
 
     def of(self, kind: Kind, value: Mapping[str, Any]) -> dict[str, str]:
         """Return the owner labels of an object or of a body, as far as it has them."""
-        found = labels(at(value, kind.owner)) if kind.owner else {}
-        return {key: found[key] for key in self.keys if key in found}
+        owner_labels = labels(at(value, kind.owner)) if kind.owner else {}
+        return {key: owner_labels[key] for key in self.keys if key in owner_labels}
 
     def conflict(self, kind: Kind, title: str, actual: Mapping[str, Any], desired: Mapping[str, Any]) -> str:
-        """Return why an object is not ours: a sentence, empty when it is, or when its kind has no owner.
+        """Return the reason why this fleet does not own an object; empty if it does, or if the kind has no owner.
 
         `title`: the object in messages. `desired`: its body.
         """
         if not kind.owner:
             return ""
-        there, ours = self.of(kind, actual), self.of(kind, desired)
-        if there == ours:
+        actual_owner, desired_owner = self.of(kind, actual), self.of(kind, desired)
+        if actual_owner == desired_owner:
             return ""
-        place = "description" if kind.owner.endswith("description") else self.word
-        if there.get(self.manager) != self.managed_by:
+        location = "description" if kind.owner.endswith("description") else self.word
+        if actual_owner.get(self.manager) != self.managed_by:
             return (
                 f"{title} exists already, and was not created by this collection: it has no "
-                f"{self.manager}={self.managed_by} in its {place}. Remove or rename it, or give the cluster another "
+                f"{self.manager}={self.managed_by} in its {location}. Remove or rename it, or give the cluster another "
                 "name"
             )
-        others = [key for key in self.keys if there.get(key) != ours.get(key)]
-        theirs = ", ".join(f"{key}={there.get(key, '')}" for key in others)
+        conflicts = [key for key in self.keys if actual_owner.get(key) != desired_owner.get(key)]
+        theirs = ", ".join(f"{key}={actual_owner.get(key, '')}" for key in conflicts)
         return (
-            f"{title} exists already, and has another owner: {theirs} in its {place}, not "
-            f"{', '.join(ours.get(key, '') for key in others)}. Give the cluster another name, or set "
+            f"{title} exists already, and has another owner: {theirs} in its {location}, not "
+            f"{', '.join(desired_owner.get(key, '') for key in conflicts)}. Give the cluster another name, or set "
             f"{self.setting} to the name of the fleet that it belongs to"
         )
 
@@ -65,8 +65,8 @@ class Owners:
 def labels(value: Any) -> dict[str, str]:
     """Return labels as a mapping: of a mapping, of a list of `{"Key": .., "Value": ..}`, or of a text `key=value …`."""
     if isinstance(value, Mapping):
-        return {str(key): str(each) for key, each in value.items()}
+        return {str(key): str(entry) for key, entry in value.items()}
     if isinstance(value, str):
-        pairs = (part.partition("=") for part in value.split())
-        return {key: rest for key, sign, rest in pairs if sign}
-    return {str(each["Key"]): str(each.get("Value", "")) for each in value or ()}
+        pairs = (pair_text.partition("=") for pair_text in value.split())
+        return {key: content for key, sign, content in pairs if sign}
+    return {str(entry["Key"]): str(entry.get("Value", "")) for entry in value or ()}

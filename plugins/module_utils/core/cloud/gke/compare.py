@@ -39,28 +39,28 @@ def node_labels(actual: Any, desired: Any) -> bool:
 
 def with_node_labels(actual: Any, desired: Any) -> dict[str, str]:
     """The labels that nodes should have: those that are desired, and those of others."""
-    others = {key: held for key, held in (actual or {}).items() if not key.startswith(_OWN_LABELS)}
-    return {**others, **desired}
+    unmanaged_labels = {key: content for key, content in (actual or {}).items() if not key.startswith(_OWN_LABELS)}
+    return {**unmanaged_labels, **desired}
 
 
 def own_node_labels(actual: Any, desired: Any) -> Any:
     """The labels that are there, without those of others."""
-    held = (actual or {}).items()
-    return actual and {key: each for key, each in held if key in desired or key.startswith(_OWN_LABELS)}
+    actual_labels = (actual or {}).items()
+    return actual and {key: content for key, content in actual_labels if key in desired or key.startswith(_OWN_LABELS)}
 
 
 def reference(actual: Any, desired: Any) -> bool:
     """The name of another object: alone, from its project on, or as a URL."""
-    there, ours = _parts(actual), _parts(desired)
-    return there[-1:] == ours[-1:] if len(there) == 1 else there == ours
+    actual_parts, desired_parts = _parts(actual), _parts(desired)
+    return actual_parts[-1:] == desired_parts[-1:] if len(actual_parts) == 1 else actual_parts == desired_parts
 
 
 def networks(actual: Any, desired: Any) -> bool:
     """Interfaces of nodes in their order: each with the network and subnetwork, named by name or URL."""
-    held = actual or ()
-    return len(held) == len(desired) and all(
-        reference(there.get(field), each[field])
-        for there, each in zip(held, desired, strict=True)
+    actual_networks = actual or ()
+    return len(actual_networks) == len(desired) and all(
+        reference(actual_network.get(field), desired_network[field])
+        for actual_network, desired_network in zip(actual_networks, desired, strict=True)
         for field in ("network", "subnetwork")
     )
 
@@ -79,8 +79,8 @@ def datapath(actual: Any, desired: Any) -> bool:
 
 def authorized_networks(actual: Any, desired: Any) -> bool:
     """Networks that reach a control plane, without an order; the text for people counts, too."""
-    held = actual or {}
-    return bool(held.get("enabled")) and _networks(held) == _networks(desired)
+    actual_config = actual or {}
+    return bool(actual_config.get("enabled")) and _networks(actual_config) == _networks(desired)
 
 
 def _networks(config: Any) -> set[tuple[str, str]]:
@@ -111,9 +111,10 @@ def own_ranges(actual: Any, desired: Any) -> Any:
 
 def more_ranges(actual: Any, desired: Any) -> bool:
     """Return whether those that are desired are there already, or not at all: one that is there cannot be changed."""
-    held = {entry["rangeName"]: entry for entry in actual or ()}
+    actual_ranges = {entry["rangeName"]: entry for entry in actual or ()}
     return all(
-        entry["rangeName"] not in held or held[entry["rangeName"]].get("ipCidrRange") == entry["ipCidrRange"]
+        entry["rangeName"] not in actual_ranges
+        or actual_ranges[entry["rangeName"]].get("ipCidrRange") == entry["ipCidrRange"]
         for entry in desired
     )
 
@@ -131,8 +132,11 @@ def own_taints(actual: Any, _desired: Any) -> Any:
 def with_taints(actual: Any, desired: Any) -> list[dict[str, Any]]:
     """The taints that nodes should have: those that are desired, and those that GKE itself sets."""
     google = [dict(entry) for entry in actual or () if entry["key"].startswith(_GOOGLE_TAINTS)]
-    taken = {(entry["key"], entry.get("effect")) for entry in desired}
-    return [*(entry for entry in google if (entry["key"], entry.get("effect")) not in taken), *map(dict, desired)]
+    desired_taints = {(entry["key"], entry.get("effect")) for entry in desired}
+    return [
+        *(entry for entry in google if (entry["key"], entry.get("effect")) not in desired_taints),
+        *map(dict, desired),
+    ]
 
 
 def _of_others(entries: Any) -> list[Mapping[str, Any]]:
@@ -145,5 +149,5 @@ def _taints(entries: Sequence[Mapping[str, Any]]) -> set[tuple[str, str, str]]:
 
 def _parts(url: Any) -> list[str]:
     """The parts of a URL from the project on."""
-    parts = str(url or "").split("/")
-    return parts[parts.index("projects") :] if "projects" in parts else parts
+    segments = str(url or "").split("/")
+    return segments[segments.index("projects") :] if "projects" in segments else segments

@@ -36,7 +36,7 @@ _GPU_METRICS = {"nvidia-a100-80gb": "NVIDIA_A100_80GB_GPUS", "nvidia-h100-80gb":
 
 
 def zones_of(region: str, zones: Iterable[str]) -> list[str]:
-    """Those of the zones that are in a region, sorted."""
+    """Return the zones of a region, sorted."""
     return sorted(zone for zone in zones if zone.rpartition("-")[0] == region)
 
 
@@ -49,7 +49,7 @@ def of_pool(cluster: str, pool: Wire, account: Account, there: Mapping[str, int 
         pool=pool["name"],
         takes=_takes(pool, account.vcpus(machine_type(pool)), {quota.code for quota in account.quotas}),
         start=int(pool["initialNodeCount"]) * zones,
-        most=int(pool["autoscaling"].get("maxNodeCount") or 0) * zones,
+        max_nodes=int(pool["autoscaling"].get("maxNodeCount") or 0) * zones,
         is_there=pool["name"] in there,
         machine=machine_type(pool),
         zones=tuple(pool.get("locations") or ()),
@@ -77,8 +77,8 @@ def machine_type(pool: Wire) -> str:
 def gpus(pool: Wire) -> list[tuple[str, int]]:
     """Return the type and number of the accelerators of a machine."""
     return [
-        (str(each["acceleratorType"]), int(each["acceleratorCount"]))
-        for each in pool["config"].get("accelerators") or ()
+        (str(accelerator["acceleratorType"]), int(accelerator["acceleratorCount"]))
+        for accelerator in pool["config"].get("accelerators") or ()
     ]
 
 
@@ -88,13 +88,13 @@ def family(machine_type: str) -> str:
 
 
 def _takes(pool: Wire, vcpus: int, known: Collection[str]) -> Counter[str]:
-    """Return what one node takes of quotas, by metric. A node has an address reached from outside, and an SSD.
+    """Return the quota usage of one node, by metric. A node has an address reached from outside, and an SSD.
     `known`: the metrics of the region."""
     kind = machine_type(pool)
-    own = f"{family(kind).upper()}_{_CPUS}"
+    family_metric = f"{family(kind).upper()}_{_CPUS}"
     takes = Counter({_ADDRESSES: 1, _DISKS: int(pool["config"].get("diskSizeGb") or _DISK_GB)})
-    if own in known:
-        takes[own] += vcpus
+    if family_metric in known:
+        takes[family_metric] += vcpus
     elif family(kind) in _SHARED_CPUS:
         takes[_CPUS] += vcpus
     for gpu, count in gpus(pool):

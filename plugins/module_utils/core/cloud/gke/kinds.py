@@ -88,11 +88,11 @@ _RENEWED = "all its nodes are replaced"
 _NEW_POOL = "Google cannot change it: give the pool a new name, so that a new one is created and the old one deleted"
 
 
-def _kind(service: str, collection: str, title: str, *fields: Field, **more: Any) -> Kind:
+def _kind(service: str, collection: str, title: str, *fields: Field, **options: Any) -> Kind:
     """Return a kind of object with the states of its service."""
     status, phases = _STATES.get(service, ("", {}))
-    more |= {"status": status, "phases": phases}
-    return Kind(service=service, collection=collection, title=title, fields=fields, **more)
+    options |= {"status": status, "phases": phases}
+    return Kind(service=service, collection=collection, title=title, fields=fields, **options)
 
 
 KINDS: dict[str, Kind] = {

@@ -41,8 +41,8 @@ def node_account_id(namespace: str, name: str) -> str:
 
 def email(account: str, project: str) -> str:
     """The address of a service account. The ID of a project may have a domain before it (`example.com:project`)."""
-    domain, __, rest = project.rpartition(":")
-    return f"{account}@{rest}{f'.{domain}' if domain else ''}.iam.gserviceaccount.com"
+    domain, __, project_name = project.rpartition(":")
+    return f"{account}@{project_name}{f'.{domain}' if domain else ''}.iam.gserviceaccount.com"
 
 
 def key_secret(name: str) -> str:
@@ -51,7 +51,7 @@ def key_secret(name: str) -> str:
 
 
 def labels(cluster: str, fleet: str) -> dict[str, str]:
-    """Return what everything in Google Cloud carries that is made for the GKE cluster of that name there."""
+    """Return the labels of all Google Cloud objects that are created for the GKE cluster of that name."""
     return {CLUSTER_LABEL: cluster, MANAGED_BY_LABEL: MANAGED_BY, FLEET_LABEL: label_value(fleet)}
 
 

@@ -62,10 +62,13 @@ def _capacity(pool: Mapping[str, Any]) -> Iterator[Need]:
 
 def _networks(pool: Mapping[str, Any]) -> Iterator[Need]:
     if pool.get("additionalNodeNetworkConfigs"):
-        named = ", ".join(f"{each['network']}/{each['subnetwork']}" for each in pool["additionalNodeNetworkConfigs"])
+        network_names = ", ".join(
+            f"{node_network['network']}/{node_network['subnetwork']}"
+            for node_network in pool["additionalNodeNetworkConfigs"]
+        )
         yield Need(
             "additionalNodeNetworkConfigs",
-            f"the networks {named}",
+            f"the networks {network_names}",
             "Create them, with subnetworks in the region of the cluster, before the pool",
         )
     if pool.get("acceleratorNetworkProfile"):

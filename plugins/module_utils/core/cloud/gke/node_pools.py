@@ -27,35 +27,35 @@ def node_pool(pool: Mapping[str, Any], labels: Mapping[str, str], version: str, 
     GKE refuses a start outside the bounds, and a largest size of 0: a pool of no nodes may have one, which nothing asks
     for as no replica is placed on it. GKE keeps what claims no GPU off nodes with GPUs by a taint of its own.
     """
-    least = pool["minNodeCount"]
-    most = max(pool["maxNodeCount"], 1)
-    made: dict[str, Any] = {
+    min_nodes = pool["minNodeCount"]
+    max_nodes = max(pool["maxNodeCount"], 1)
+    node_pool_body: dict[str, Any] = {
         "name": pool["name"],
-        "initialNodeCount": 0 if pool.get("flexStart") else min(max(pool["nodeCount"], least), most),
-        "autoscaling": {"enabled": True, "minNodeCount": least, "maxNodeCount": most},
+        "initialNodeCount": 0 if pool.get("flexStart") else min(max(pool["nodeCount"], min_nodes), max_nodes),
+        "autoscaling": {"enabled": True, "minNodeCount": min_nodes, "maxNodeCount": max_nodes},
         "config": {**_config(pool, labels), **({"serviceAccount": account} if account else {})},
         "version": version,
     }
     if pool.get("zones"):
-        made["locations"] = list(pool["zones"])
+        node_pool_body["locations"] = list(pool["zones"])
     upgrade = _upgrade_settings(pool)
     if upgrade:
-        made["upgradeSettings"] = upgrade
+        node_pool_body["upgradeSettings"] = upgrade
     if pool.get("flexStart"):
-        # "Flex-start VMs": nodes come where there are any, and are not repaired as they end by themselves.
-        made["autoscaling"]["locationPolicy"] = "ANY"
-        made["management"] = {"autoRepair": False, "autoUpgrade": True}
+        # Flex-start VMs start in any zone with capacity, and cannot be repaired because they have a fixed lifetime.
+        node_pool_body["autoscaling"]["locationPolicy"] = "ANY"
+        node_pool_body["management"] = {"autoRepair": False, "autoUpgrade": True}
     if pool.get("placementPolicy"):
-        made["placementPolicy"] = dict(pool["placementPolicy"])
+        node_pool_body["placementPolicy"] = dict(pool["placementPolicy"])
     networks = _networks(pool)
     if networks:
-        made["networkConfig"] = networks
-    return made
+        node_pool_body["networkConfig"] = networks
+    return node_pool_body
 
 
 def initial(pool: Mapping[str, Any], account: str) -> dict[str, Any]:
-    """Return what a pool is created with where the manifest leaves it open. GKE changes none of it later, so a pool
-    that exists keeps what it has. `account`: the service account of its nodes, empty when the manifest names one."""
+    """Return the initial settings of a pool that the manifest does not set. GKE cannot change them later, so existing
+    pools keep theirs. `account`: the service account of its nodes, empty when the manifest names one."""
     config: dict[str, Any] = {"serviceAccount": account} if account else {}
     if not pool.get("shieldedInstanceConfig"):
         config["shieldedInstanceConfig"] = {"enableSecureBoot": True, "enableIntegrityMonitoring": True}
@@ -132,5 +132,7 @@ def _networks(pool: Mapping[str, Any]) -> dict[str, Any]:
     if pool.get("acceleratorNetworkProfile"):
         networks["acceleratorNetworkProfile"] = pool["acceleratorNetworkProfile"]
     if pool.get("additionalNodeNetworkConfigs"):
-        networks["additionalNodeNetworkConfigs"] = [dict(each) for each in pool["additionalNodeNetworkConfigs"]]
+        networks["additionalNodeNetworkConfigs"] = [
+            dict(node_network) for node_network in pool["additionalNodeNetworkConfigs"]
+        ]
     return networks

@@ -20,7 +20,7 @@ _CODES = (
 
 
 def path(resource: Mapping[str, Any], operation: Operation) -> str:
-    """Return where an operation on an object is read, below the base URL of its service."""
+    """Return the path of an operation on an object, below the base URL of its service."""
     service = EVERY[resource["kind"]].service
     name = str(operation["name"])
     if service == "container":
@@ -31,9 +31,13 @@ def path(resource: Mapping[str, Any], operation: Operation) -> str:
 
 
 def of(resource: Mapping[str, Any], operations: Iterable[Operation]) -> list[Operation]:
-    """Those of operations of Compute Engine that are about an object, and are not over."""
+    """Return the unfinished operations of Compute Engine on an object."""
     target = f"/{resource['parent']}/{EVERY[resource['kind']].collection}/{resource['name']}"
-    return [each for each in operations if not done(each) and str(each.get("targetLink", "")).endswith(target)]
+    return [
+        operation
+        for operation in operations
+        if not done(operation) and str(operation.get("targetLink", "")).endswith(target)
+    ]
 
 
 def is_operation(kind: str, answer: Operation) -> bool:
@@ -47,24 +51,26 @@ def done(operation: Operation) -> bool:
 
 
 def errors(operation: Operation) -> list[tuple[str, str]]:
-    """Return what went wrong in an operation: codes and messages; none when it went well."""
+    """Return the errors of an operation: codes and messages; empty if it succeeded."""
     error = operation.get("error")
     if not error:
         return []
     if "errors" in error:
-        return [(str(each.get("code", "")), str(each.get("message", ""))) for each in error["errors"]]
+        return [(str(entry.get("code", "")), str(entry.get("message", ""))) for entry in error["errors"]]
     return [(code(error.get("code")), str(error.get("message", "")))]
 
 
 def causes(actual: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return why a cluster or node pool works in part or not at all: codes and messages of its conditions, else its
+    """Return the causes of a degraded or failed cluster or node pool: codes and messages of its conditions, else its
     message. Older codes of a condition are in `code`, newer ones in `canonicalCode`."""
-    found = []
+    condition_causes = []
     for condition in actual.get("conditions") or ():
         code = condition.get("code") or ""
         canonical = condition.get("canonicalCode") or ""
-        found.append((canonical if code in ("", "UNKNOWN") and canonical else code, condition.get("message") or ""))
-    return found or [("", str(actual.get("statusMessage") or ""))]
+        condition_causes.append(
+            (canonical if code in ("", "UNKNOWN") and canonical else code, condition.get("message") or "")
+        )
+    return condition_causes or [("", str(actual.get("statusMessage") or ""))]
 
 
 def progress(operation: Operation) -> str:

@@ -97,12 +97,12 @@ class Thing:
 
     @property
     def title(self) -> str:
-        """As people call it, with where it is."""
+        """Return the title and location, for messages."""
         return f"{EVERY[self.kind].title} {self.name}{'' if self.place == 'global' else f' in {self.place}'}"
 
     @property
     def resource(self) -> Resource:
-        """As an entry of a plan."""
+        """Return the entry of a plan."""
         return {"key": self.path, "kind": self.kind, "name": self.name, "parent": self.parent, "body": {}, "needs": []}
 
     @property
@@ -113,30 +113,30 @@ class Thing:
     @cached_property
     def needs(self) -> frozenset[str]:
         """The paths of what it refers to."""
-        return frozenset(_paths({key: each for key, each in self.body.items() if key not in _NOT_REFERENCES}))
+        return frozenset(_paths({key: content for key, content in self.body.items() if key not in _NOT_REFERENCES}))
 
     @cached_property
     def users(self) -> frozenset[str]:
         """The paths of what it says that it is used by."""
-        return frozenset(_paths({key: each for key, each in self.body.items() if key in _USERS}))
+        return frozenset(_paths({key: content for key, content in self.body.items() if key in _USERS}))
 
 
 @dataclass(frozen=True)
 class Where:
-    """The cluster, and its network and subnetwork by their paths. `gone`: whether the cluster is deleted."""
+    """The cluster, and its network and subnetwork by their paths. `is_gone`: whether the cluster is deleted."""
 
     project: str
     region: str
     cluster: str
     network: str
     subnetwork: str
-    gone: bool
+    is_gone: bool
 
     def holds(self, thing: Thing) -> bool:
         """Return whether something is in the network of the cluster."""
         if thing.kind == "filestore":
             networks = thing.body.get("networks") or ()
-            return any(compare.reference(each.get("network"), self.network) for each in networks)
+            return any(compare.reference(interface.get("network"), self.network) for interface in networks)
         return bool({self.network, self.subnetwork} & thing.needs)
 
     def reaches(self, place: str) -> bool:
@@ -168,7 +168,7 @@ class Listing:
         return EVERY[self.kind].service
 
     def things(self, answer: Wire) -> Iterator[Thing]:
-        """Those of a page."""
+        """Return the things of a page."""
         scopes = answer.get("items") or {} if self.aggregated else {"": answer}
         for scope in scopes.values():
             for body in scope.get(self.field) or ():
@@ -178,80 +178,82 @@ class Listing:
 
 def listings(where: Where) -> list[Listing]:
     """The calls that find everything."""
-    found = []
-    for kind, known in LEFT.items():
-        base = f"{VERSIONS[known.service]}/projects/{where.project}"
-        if known.service == "file":
-            found.append(Listing(kind, f"{base}/locations/-/instances", "instances"))
+    needed_listings = []
+    for kind, listed_kind in LEFT.items():
+        base = f"{VERSIONS[listed_kind.service]}/projects/{where.project}"
+        if listed_kind.service == "file":
+            needed_listings.append(Listing(kind, f"{base}/locations/-/instances", "instances"))
         elif kind in _GLOBAL:
-            found.append(Listing(kind, f"{base}/global/{known.collection}", "items"))
+            needed_listings.append(Listing(kind, f"{base}/global/{listed_kind.collection}", "items"))
         else:
             only = f"&filter=labels.{_DISK_CLUSTER}%3D{where.cluster}" if kind == "disk" else ""
-            path = f"{base}/aggregated/{known.collection}?includeAllScopes=true{only}"
-            found.append(Listing(kind, path, known.collection, aggregated=True))
-    return found
+            path = f"{base}/aggregated/{listed_kind.collection}?includeAllScopes=true{only}"
+            needed_listings.append(Listing(kind, path, listed_kind.collection, aggregated=True))
+    return needed_listings
 
 
 def unreachable(listing: Listing, answer: Wire, where: Where) -> str:
     """Return the locations that do not answer, though the cluster may have something there."""
-    places = [str(each).rpartition("/")[2] for each in answer.get("unreachable") or ()]
-    return ", ".join(place for place in places if where.reaches(place)) if listing.service == "file" else ""
+    locations = [str(location_path).rpartition("/")[2] for location_path in answer.get("unreachable") or ()]
+    return ", ".join(location for location in locations if where.reaches(location)) if listing.service == "file" else ""
 
 
 def sort(things: Iterable[Thing], where: Where, network: Wire) -> Found:
-    """Return what the cluster left, of all things of a project. `network`: as the API returns it; empty for none."""
-    listed = [thing for thing in things if where.reaches(thing.place) or where.holds(thing)]
-    ours = _ours(listed, where)
-    alone = [_in_network(thing, where) for thing in listed if thing.path not in ours and _keeps(thing, where)]
-    blocked = _drop_blocked(ours, listed)
-    alone += [line for thing, line in blocked if where.holds(thing)]
+    """Return the orphans of the cluster among all things of a project. `network`: API response; empty for none."""
+    relevant = [thing for thing in things if where.reaches(thing.place) or where.holds(thing)]
+    cluster_things = _ours(relevant, where)
+    left_lines = [
+        _in_network(thing, where) for thing in relevant if thing.path not in cluster_things and _keeps(thing, where)
+    ]
+    blocked = _drop_blocked(cluster_things, relevant)
+    left_lines += [line for thing, line in blocked if where.holds(thing)]
     return Found(
-        tuple(ours.values()),
-        (*alone, *_beside(network, where)),
+        tuple(cluster_things.values()),
+        (*left_lines, *_beside(network, where)),
         tuple(line for thing, line in blocked if not where.holds(thing)),
     )
 
 
 def needs(things: Sequence[Thing]) -> dict[str, list[str]]:
-    """Return what has to be gone before each thing, by paths: what uses it. Firewall rules are the last."""
-    there = {thing.path for thing in things}
+    """Return the users of each thing, by path, which must be deleted first. Firewall rules are last."""
+    paths = {thing.path for thing in things}
     return {
         thing.path: [
-            other.path
-            for other in things
-            if other is not thing
+            user.path
+            for user in things
+            if user is not thing
             and (
-                thing.path in other.needs
-                or other.path in thing.users & there
-                or (thing.kind == _FIREWALL and other.kind not in (_FIREWALL, *VOLUMES))
+                thing.path in user.needs
+                or user.path in thing.users & paths
+                or (thing.kind == _FIREWALL and user.kind not in (_FIREWALL, *VOLUMES))
             )
         ]
         for thing in things
     }
 
 
-def _ours(listed: Sequence[Thing], where: Where) -> dict[str, Thing]:
-    ours = {thing.path: thing for thing in listed if _certain(thing, where)}
-    names = _Names.of(ours.values())
+def _ours(relevant: Sequence[Thing], where: Where) -> dict[str, Thing]:
+    owned = {thing.path: thing for thing in relevant if _certain(thing, where)}
+    names = _Names.of(owned.values())
     for kind, beneath in _BENEATH.items():
-        for thing in _others(listed, kind, ours):
+        for thing in _others(relevant, kind, owned):
             under = [path for path in thing.needs if _kind(path) in beneath]
-            if names.have(thing) or (under and all(path in ours for path in under)):
-                ours[thing.path] = thing
+            if names.have(thing) or (under and all(path in owned for path in under)):
+                owned[thing.path] = thing
     for kind in (*_CHECKS, "address"):
-        for thing in _others(listed, kind, ours):
-            users = {other.path for other in listed if thing.path in other.needs} | thing.users
-            if names.have(thing) or (users and users <= ours.keys()):
-                ours[thing.path] = thing
-    return ours
+        for thing in _others(relevant, kind, owned):
+            users = {user.path for user in relevant if thing.path in user.needs} | thing.users
+            if names.have(thing) or (users and users <= owned.keys()):
+                owned[thing.path] = thing
+    return owned
 
 
-def _others(listed: Sequence[Thing], kind: str, ours: Mapping[str, Thing]) -> list[Thing]:
-    """Return what is in no network, and may be the cluster's by its name."""
+def _others(relevant: Sequence[Thing], kind: str, cluster_things: Mapping[str, Thing]) -> list[Thing]:
+    """Return things outside of networks whose names match the cluster."""
     return [
         thing
-        for thing in listed
-        if thing.kind == kind and thing.path not in ours and _CONTROLLERS.fullmatch(thing.name)
+        for thing in relevant
+        if thing.kind == kind and thing.path not in cluster_things and _CONTROLLERS.fullmatch(thing.name)
     ]
 
 
@@ -265,7 +267,7 @@ def _certain(thing: Thing, where: Where) -> bool:
         return False
     if thing.kind == "filestore":
         return labels.get(_CREATED_BY) == _DRIVER and labels.get(_INSTANCE_CLUSTER, where.cluster) == where.cluster
-    return _CONTROLLERS.fullmatch(thing.name) is not None or (where.gone and _of_gke(thing))
+    return _CONTROLLERS.fullmatch(thing.name) is not None or (where.is_gone and _of_gke(thing))
 
 
 def _of_gke(thing: Thing) -> bool:
@@ -283,41 +285,43 @@ class _Names:
     def of(cls, things: Iterable[Thing]) -> _Names:
         names = [thing.name for thing in things if thing.kind not in VOLUMES]
         return cls(
-            frozenset(found[1] for name in names if (found := _BALANCER.fullmatch(name))),
-            frozenset(found[1] for name in names for each in _CLUSTERS if (found := each.fullmatch(name))),
+            frozenset(name_match[1] for name in names if (name_match := _BALANCER.fullmatch(name))),
+            frozenset(
+                name_match[1] for name in names for pattern in _CLUSTERS if (name_match := pattern.fullmatch(name))
+            ),
         )
 
     def have(self, thing: Thing) -> bool:
         if thing.name in self.balancers:
             return True
-        found = {found[1] for each in _CLUSTERS if (found := each.fullmatch(thing.name))}
-        found |= {thing.name.rpartition("--")[2]} if "--" in thing.name else set()
-        found |= {node[1]} if (node := re.fullmatch(r"k8s-([0-9a-z]{8,16})-.+", thing.name)) else set()
-        return bool(found & self.clusters)
+        cluster_ids = {cluster_ids[1] for pattern in _CLUSTERS if (cluster_ids := pattern.fullmatch(thing.name))}
+        cluster_ids |= {thing.name.rpartition("--")[2]} if "--" in thing.name else set()
+        cluster_ids |= {node[1]} if (node := re.fullmatch(r"k8s-([0-9a-z]{8,16})-.+", thing.name)) else set()
+        return bool(cluster_ids & self.clusters)
 
 
 def _keeps(thing: Thing, where: Where) -> bool:
     """Return whether something that is not the cluster's keeps its network."""
-    return where.holds(thing) and (where.gone or not _GKE.fullmatch(thing.name))
+    return where.holds(thing) and (where.is_gone or not _GKE.fullmatch(thing.name))
 
 
-def _drop_blocked(ours: dict[str, Thing], listed: Sequence[Thing]) -> list[tuple[Thing, str]]:
+def _drop_blocked(cluster_things: dict[str, Thing], relevant: Sequence[Thing]) -> list[tuple[Thing, str]]:
     """Takes out what others use, and says so."""
     dropped: list[tuple[Thing, str]] = []
     while True:
         users = {
             thing.path: min(
-                (thing.users - ours.keys())
-                | {other.path for other in listed if other.path not in ours and thing.path in other.needs},
+                (thing.users - cluster_things.keys())
+                | {user.path for user in relevant if user.path not in cluster_things and thing.path in user.needs},
                 default="",
             )
-            for thing in ours.values()
+            for thing in cluster_things.values()
         }
-        blocked = [thing for thing in ours.values() if users[thing.path]]
+        blocked = [thing for thing in cluster_things.values() if users[thing.path]]
         if not blocked:
             return dropped
         for thing in blocked:
-            del ours[thing.path]
+            del cluster_things[thing.path]
             line = (
                 f"{thing.title} is used by {users[thing.path]}, which is not of this cluster, so it stays. Delete what "
                 "uses it, or take it out of there"
@@ -330,29 +334,29 @@ def _in_network(thing: Thing, where: Where) -> str:
 
 
 def _beside(network: Wire, where: Where) -> list[str]:
-    """Return what else keeps the network: subnetworks and peerings that others made in it."""
-    found = [
+    """Return the other users of the network: unmanaged subnetworks and peerings."""
+    remnants = [
         f"subnetwork {_name(path)} in {path.split('/')[3]}"
         for path in map(_path, network.get("subnetworks") or ())
         if path != where.subnetwork
     ]
-    found += [
-        f"the peering {each['name']}"
-        for each in network.get("peerings") or ()
-        if not str(each["name"]).startswith("filestore-peer-")
+    remnants += [
+        f"the peering {peering['name']}"
+        for peering in network.get("peerings") or ()
+        if not str(peering["name"]).startswith("filestore-peer-")
     ]
     why = f"is in the network {_name(where.network)} and was not created by this collection"
-    return [left_alone(each, why) for each in found]
+    return [left_alone(peering, why) for peering in remnants]
 
 
 def _paths(value: Any) -> Iterator[str]:
     """All paths of objects in a value."""
     if isinstance(value, Mapping):
-        for each in value.values():
-            yield from _paths(each)
+        for element in value.values():
+            yield from _paths(element)
     elif isinstance(value, list | tuple):
-        for each in value:
-            yield from _paths(each)
+        for element in value:
+            yield from _paths(element)
     elif isinstance(value, str) and "projects/" in value and not value.startswith("{"):
         yield _path(value)
 
@@ -364,7 +368,7 @@ def _path(link: str) -> str:
 
 def _kind(path: str) -> str:
     collection = path.split("/")[-2]
-    return next((kind for kind, known in LEFT.items() if known.collection == collection), "")
+    return next((kind for kind, listed_kind in LEFT.items() if listed_kind.collection == collection), "")
 
 
 def _name(path: str) -> str:

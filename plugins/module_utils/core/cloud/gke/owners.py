@@ -24,7 +24,7 @@ OWNERS = Owners(
 
 
 def conflict(resource: Resource, actual: Mapping[str, Any]) -> str:
-    """Return why an object is not that of the plan: a sentence, empty when it is."""
+    """Return the reason why an object does not belong to the plan; empty if it does."""
     return OWNERS.conflict(KINDS[resource["kind"]], title(resource), actual, resource["body"])
 
 

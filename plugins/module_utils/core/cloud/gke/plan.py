@@ -39,9 +39,9 @@ class Options:
 def plan(
     manifest: Mapping[str, Any], project: str = "", fleet: str = FLEET, options: Options | None = None
 ) -> dict[str, Any]:
-    """Return what a GKECluster (wire form) becomes, in `project` unless it says one itself.
+    """Return the plan of a GKECluster (wire form). `project`: default project.
 
-    Raises InvalidClusterError with all that is wrong with it.
+    Raises InvalidClusterError with all problems of the manifest.
     """
     chosen = options or Options()
     cluster = validation.VALIDATION.valid(manifest)
@@ -81,22 +81,27 @@ def plan(
 def _resources(
     cluster: reading.GkeCluster, project: str, name: str, labels: Mapping[str, str], email: str
 ) -> list[Resource]:
-    """Return what is made, each after what it needs."""
-    inside, region = f"projects/{project}", f"projects/{project}/regions/{cluster.region}"
+    """Return the objects to create, each after its dependencies."""
+    project_path, region = f"projects/{project}", f"projects/{project}/regions/{cluster.region}"
     location = f"projects/{project}/locations/{cluster.region}"
     owner = names.description(labels)
     ordered = sorted(cluster.pools, key=lambda pool: pool["role"] != pools.SYSTEM)
-    named = cluster.settings.node_service_account or ""
-    own = "" if named else names.email(names.node_account_id(cluster.namespace, cluster.name), project)
-    made = [
-        (node_pools.node_pool(pool, labels, cluster.version, named), node_pools.initial(pool, own)) for pool in ordered
+    given_account = cluster.settings.node_service_account or ""
+    created_account = (
+        "" if given_account else names.email(names.node_account_id(cluster.namespace, cluster.name), project)
+    )
+    pool_bodies = [
+        (node_pools.node_pool(pool, labels, cluster.version, given_account), node_pools.initial(pool, created_account))
+        for pool in ordered
     ]
-    rights = list(_node_account(cluster, own, inside, owner)) if own else []
-    router = [_router(name, region, inside, owner)] if _has_nat(cluster) else []
+    rights = list(_node_account(cluster, created_account, project_path, owner)) if created_account else []
+    router = [_router(name, region, project_path, owner)] if _has_nat(cluster) else []
     return [
-        _entry("network", "network", name, f"{inside}/global", {"autoCreateSubnetworks": False, "description": owner}),
-        _entry("service-filestore", "service", FILESTORE, inside, {}),
-        _entry("subnetwork", "subnetwork", name, region, _subnetwork(cluster, inside, name, owner), ("network",)),
+        _entry(
+            "network", "network", name, f"{project_path}/global", {"autoCreateSubnetworks": False, "description": owner}
+        ),
+        _entry("service-filestore", "service", FILESTORE, project_path, {}),
+        _entry("subnetwork", "subnetwork", name, region, _subnetwork(cluster, project_path, name, owner), ("network",)),
         *router,
         *rights,
         _entry(
@@ -104,7 +109,7 @@ def _resources(
             "cluster",
             name,
             location,
-            _cluster(cluster, project, name, labels, merged(*made[0])),
+            _cluster(cluster, project, name, labels, merged(*pool_bodies[0])),
             ("network", "subnetwork", *(entry["key"] for entry in (*router, *rights))),
             {} if cluster.settings.datapath_provider else {"networkConfig": {"datapathProvider": DATAPATH}},
         ),
@@ -118,23 +123,23 @@ def _resources(
                 ("cluster",),
                 initial,
             )
-            for pool, initial in made
+            for pool, initial in pool_bodies
         ),
-        *_fleet_account(cluster, email, inside, owner),
+        *_fleet_account(cluster, email, project_path, owner),
     ]
 
 
 def _router_of(cluster: reading.GkeCluster, project: str, name: str, labels: Mapping[str, str]) -> Resource:
     """Return the router that the cluster had when its nodes were private, for removing it with the cluster."""
-    inside = f"projects/{project}"
-    return _router(name, f"{inside}/regions/{cluster.region}", inside, names.description(labels))
+    project_path = f"projects/{project}"
+    return _router(name, f"{project_path}/regions/{cluster.region}", project_path, names.description(labels))
 
 
 def _has_nat(cluster: reading.GkeCluster) -> bool:
     return cluster.settings.private_nodes and cluster.settings.cloud_nat
 
 
-def _router(name: str, region: str, inside: str, owner: str) -> Resource:
+def _router(name: str, region: str, project_path: str, owner: str) -> Resource:
     """Return the router of the network, with a NAT for all that has no address of its own."""
     nat = {
         "name": "nat",
@@ -144,26 +149,26 @@ def _router(name: str, region: str, inside: str, owner: str) -> Resource:
         "enableDynamicPortAllocation": True,
         "enableEndpointIndependentMapping": False,
     }
-    body = {"description": owner, "network": f"{inside}/global/networks/{name}", "nats": [nat]}
+    body = {"description": owner, "network": f"{project_path}/global/networks/{name}", "nats": [nat]}
     return _entry("router", "router", name, region, body, ("network",))
 
 
-def _fleet_account(cluster: reading.GkeCluster, email: str, inside: str, owner: str) -> Iterator[Resource]:
+def _fleet_account(cluster: reading.GkeCluster, email: str, project_path: str, owner: str) -> Iterator[Resource]:
     """Yield the service account by which the fleet logs in to the cluster, and its right."""
     body = {"displayName": _display_name(cluster.name), "description": owner}
-    yield _entry("service-account", "service-account", email, inside, body)
+    yield _entry("service-account", "service-account", email, project_path, body)
     right = {"role": ROLE, "member": f"serviceAccount:{email}"}
-    yield _entry("iam-member", "iam-member", f"{ROLE} of {email}", inside, right, ("service-account",))
+    yield _entry("iam-member", "iam-member", f"{ROLE} of {email}", project_path, right, ("service-account",))
 
 
-def _node_account(cluster: reading.GkeCluster, email: str, inside: str, owner: str) -> Iterator[Resource]:
+def _node_account(cluster: reading.GkeCluster, email: str, project_path: str, owner: str) -> Iterator[Resource]:
     """Yield the service account of nodes, and its rights in the project."""
     body = {"displayName": f"Nodes of GKECluster {cluster.name}"[:100], "description": owner}
-    yield _entry("node-service-account", "service-account", email, inside, body)
+    yield _entry("node-service-account", "service-account", email, project_path, body)
     for role in NODE_ROLES:
         right = {"role": role, "member": f"serviceAccount:{email}"}
         key = f"node-iam-member-{role.rpartition('.')[2].lower()}"
-        yield _entry(key, "iam-member", f"{role} of {email}", inside, right, ("node-service-account",))
+        yield _entry(key, "iam-member", f"{role} of {email}", project_path, right, ("node-service-account",))
 
 
 def _entry(
@@ -176,14 +181,14 @@ def _entry(
     initial: Mapping[str, Any] | None = None,
 ) -> Resource:
     """Return an entry of the list. `initial`: fields that it is created with, and that are not compared later."""
-    named = {} if kind in ("service", "service-account", "iam-member") else {"name": name}
-    return resource(key, kind, name, parent, {**named, **body}, needs, initial)
+    name_field = {} if kind in ("service", "service-account", "iam-member") else {"name": name}
+    return resource(key, kind, name, parent, {**name_field, **body}, needs, initial)
 
 
-def _subnetwork(cluster: reading.GkeCluster, inside: str, name: str, owner: str) -> dict[str, Any]:
+def _subnetwork(cluster: reading.GkeCluster, project_path: str, name: str, owner: str) -> dict[str, Any]:
     return {
         "description": owner,
-        "network": f"{inside}/global/networks/{name}",
+        "network": f"{project_path}/global/networks/{name}",
         "ipCidrRange": cluster.node_cidr,
         # What private nodes reach without the NAT: images in Artifact Registry, models in Cloud Storage.
         "privateIpGoogleAccess": True,
@@ -226,7 +231,7 @@ def _of_settings(cluster: reading.GkeCluster) -> dict[str, Any]:
     if any(node_pools.has_networks(pool) for pool in cluster.pools):
         fields["networkConfig"]["enableMultiNetworking"] = True
     if settings.master_authorized_networks:
-        blocks = [api.wire(each) for each in settings.master_authorized_networks]
+        blocks = [api.wire(network) for network in settings.master_authorized_networks]
         fields["masterAuthorizedNetworksConfig"] = {"enabled": True, "cidrBlocks": blocks}
     if settings.database_encryption:
         fields["databaseEncryption"] = {"state": "ENCRYPTED", "keyName": settings.database_encryption.key_name}

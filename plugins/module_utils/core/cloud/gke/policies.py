@@ -35,7 +35,9 @@ def removed(policy: Policy, role: str, member: str) -> dict[str, Any]:
     changed = _copy(policy)
     for binding in _plain(changed, role):
         binding["members"] = [
-            each for each in binding.get("members") or () if each != member and not _deleted(each, member)
+            current_member
+            for current_member in binding.get("members") or ()
+            if current_member != member and not _deleted(current_member, member)
         ]
     changed["bindings"] = [
         binding for binding in changed["bindings"] if binding.get("members") or binding.get("role") != role

@@ -85,7 +85,7 @@ def missing_apis(plan: Wire, apis: Iterable[str]) -> list[str]:
 
 
 def judge(plan: Wire, found: Found, account: str = "", others: Sequence[Wire] = (), *, key: bool = True) -> Verdict:
-    """Return what is wrong with a plan where Google Cloud is as found, in the order of the plan.
+    """Return the problems of a plan for the observed project, in the order of the plan.
 
     `account`: who we are, as far as that is known. `others` are the ranges of other clusters of the fleet: name,
     region, cidr. `key`: whether a key of the service account is to be made. What concerns what is there already is a
@@ -106,8 +106,8 @@ def _enabled_by(plan: Wire) -> list[str]:
     return [entry["name"] for entry in plan["resources"] if entry["kind"] == "service"]
 
 
-def _apis(plan: Wire, found: Found) -> Iterator[Line]:
-    missing = missing_apis(plan, found.apis) if found.apis is not None else []
+def _apis(plan: Wire, facts: Found) -> Iterator[Line]:
+    missing = missing_apis(plan, facts.apis) if facts.apis is not None else []
     if missing:
         yield Line(
             f"project {plan['project']}: APIs are not enabled: {', '.join(missing)}. Run: gcloud services enable "
@@ -115,52 +115,52 @@ def _apis(plan: Wire, found: Found) -> Iterator[Line]:
         )
 
 
-def _rights(plan: Wire, found: Found, account: str, *, key: bool) -> Iterator[Line]:
-    if found.permissions is None:
+def _rights(plan: Wire, facts: Found, account: str, *, key: bool) -> Iterator[Line]:
+    if facts.permissions is None:
         return
-    held = set(found.permissions)
-    if found.apis is not None and found.apis >= set(_enabled_by(plan)):
-        held.add(rights.ENABLING)
+    granted = set(facts.permissions)
+    if facts.apis is not None and facts.apis >= set(_enabled_by(plan)):
+        granted.add(rights.ENABLING)
     if not key:
-        held.update(rights.MAKING[rights.KEYS])
-    place, who = f"project {plan['project']}", account or "who runs this"
-    making, removing = rights.lacking(rights.MAKING, held), rights.lacking(rights.REMOVING, held)
+        granted.update(rights.MAKING[rights.KEYS])
+    subject, who = f"project {plan['project']}", account or "who runs this"
+    making, removing = rights.lacking(rights.MAKING, granted), rights.lacking(rights.REMOVING, granted)
     if making:
-        yield Line(f"{place}: {who} {_lacks(making)}", problem=not found.version)
+        yield Line(f"{subject}: {who} {_lacks(making)}", problem=not facts.version)
     # Roles that are to be given anyway are named once.
     removing = {role: permissions for role, permissions in removing.items() if role not in making}
     if removing:
-        yield Line(f"{place}: removing the cluster needs more: {who} {_lacks(removing)}", problem=False)
+        yield Line(f"{subject}: removing the cluster needs more: {who} {_lacks(removing)}", problem=False)
 
 
 def _lacks(roles: Mapping[str, Sequence[str]]) -> str:
-    permissions = [each for listed in roles.values() for each in listed]
+    permissions = [permission for role_permissions in roles.values() for permission in role_permissions]
     give = f"the role {next(iter(roles))}" if len(roles) == 1 else f"the roles {', '.join(roles)}"
     return f"may not: {', '.join(permissions)}. Give it {give}, or one of your own that has these permissions"
 
 
-def _node_account(plan: Wire, found: Found, account: str) -> Iterator[Line]:
-    """Yield why nodes cannot run as the service account that the plan has for them."""
-    place, email, who = f"project {plan['project']}", found.node_account, account or "who runs this"
+def _node_account(plan: Wire, facts: Found, account: str) -> Iterator[Line]:
+    """Yield the reasons why nodes cannot run as the service account of the plan."""
+    subject, email, who = f"project {plan['project']}", facts.node_account, account or "who runs this"
     created = any(entry["name"] == email for entry in plan["resources"])
-    if created and not found.node_account_there:
-        if found.permissions is not None and rights.ACTING not in found.permissions:
+    if created and not facts.node_account_there:
+        if facts.permissions is not None and rights.ACTING not in facts.permissions:
             yield Line(
-                f"{place}: {who} may not have nodes run as {email}, which is created with the cluster. Give it the "
+                f"{subject}: {who} may not have nodes run as {email}, which is created with the cluster. Give it the "
                 "role roles/iam.serviceAccountUser in the project, or set nodeServiceAccount to an account on which it "
                 "has that role",
-                problem=not found.version,
+                problem=not facts.version,
             )
-    elif not found.node_account_there:
+    elif not facts.node_account_there:
         yield Line(
-            f"{place}: the service account {email}, which nodes run as, does not exist. {_undelete(plan)}",
-            problem=not found.version,
+            f"{subject}: the service account {email}, which nodes run as, does not exist. {_undelete(plan)}",
+            problem=not facts.version,
         )
-    elif not found.may_act_as_it:
+    elif not facts.may_act_as_it:
         yield Line(
-            f"{place}: {who} may not have nodes run as {email}. Give it the role roles/iam.serviceAccountUser on that "
-            "service account",
-            problem=not found.version,
+            f"{subject}: {who} may not have nodes run as {email}. Give it the role roles/iam.serviceAccountUser on "
+            "that service account",
+            problem=not facts.version,
         )
 
 
@@ -173,24 +173,24 @@ def _undelete(plan: Wire) -> str:
     )
 
 
-def _region(plan: Wire, found: Found) -> Iterator[Line]:
+def _region(plan: Wire, facts: Found) -> Iterator[Line]:
     region = plan["region"]
-    if found.zones is None or zones_of(region, found.zones):
+    if facts.zones is None or zones_of(region, facts.zones):
         return
-    hint = nearest_key(region, {zone.rpartition("-")[0] for zone in found.zones})
+    hint = nearest_key(region, {zone.rpartition("-")[0] for zone in facts.zones})
     yield Line(f"spec.region: there is no region {region} in Google Cloud for project {plan['project']}. {hint}")
 
 
-def _version(plan: Wire, found: Found) -> Iterator[Line]:
+def _version(plan: Wire, facts: Found) -> Iterator[Line]:
     desired = plan["version"]
-    if found.versions is None or (found.version and compare.version(found.version, desired)):
+    if facts.versions is None or (facts.version and compare.version(facts.version, desired)):
         return
-    if any(_is(offered, desired) for offered in found.versions):
+    if any(_is(offered, desired) for offered in facts.versions):
         return
     minor = ".".join(desired.split(".")[:2])
     # What manifests have room for: without `-gke.1000`.
-    near = {offered.partition("-")[0] for offered in found.versions if _is(offered, minor)}
-    versions = near or {".".join(offered.split(".")[:2]) for offered in found.versions}
+    near = {offered.partition("-")[0] for offered in facts.versions if _is(offered, minor)}
+    versions = near or {".".join(offered.split(".")[:2]) for offered in facts.versions}
     yield Line(
         f"spec.kubernetesVersion: GKE does not offer Kubernetes {desired} on the channel {CHANNEL} in {plan['region']}"
         f". It offers {', '.join(sorted(versions, key=numbers))}"
@@ -199,80 +199,85 @@ def _version(plan: Wire, found: Found) -> Iterator[Line]:
 
 def _is(version: str, desired: str) -> bool:
     """Return whether a version (`1.35.4-gke.1000`) is one that is meant (`1.35`)."""
-    asked = numbers(desired)
-    return numbers(version)[: len(asked)] == asked
+    desired_numbers = numbers(desired)
+    return numbers(version)[: len(desired_numbers)] == desired_numbers
 
 
 # Node pools
 
 
-def _pool(plan: Wire, pool: Wire, found: Found, reserved: reservations.Judge) -> Iterator[Line]:
-    """Return what is wrong with one node pool."""
-    there = pool["name"] in found.pools
+def _pool(plan: Wire, pool: Wire, facts: Found, reserved: reservations.Judge) -> Iterator[Line]:
+    """Return the problems of one node pool."""
+    exists = pool["name"] in facts.pools
     for line in (
-        *_zones(plan, pool, found),
-        *_machine(plan, pool, found),
-        *_offered(plan, pool, found),
-        *reserved.pool(pool, new=not there),
+        *_zones(plan, pool, facts),
+        *_machine(plan, pool, facts),
+        *_offered(plan, pool, facts),
+        *reserved.pool(pool, new=not exists),
     ):
-        yield Line(f"node pool {pool['name']}: {line.text}", line.problem and not there)
+        yield Line(f"node pool {pool['name']}: {line.text}", line.problem and not exists)
 
 
-def _zones(plan: Wire, pool: Wire, found: Found) -> Iterator[Line]:
-    if found.zones is None:
+def _zones(plan: Wire, pool: Wire, facts: Found) -> Iterator[Line]:
+    if facts.zones is None:
         return
-    known = zones_of(plan["region"], found.zones)
+    region_zones = zones_of(plan["region"], facts.zones)
     for zone in pool.get("locations") or ():
-        if zone not in known:
+        if zone not in region_zones:
             problem = f"zone {zone} does not exist in {plan['region']}, or is not up"
-            yield Line(f"{problem}. {nearest_key(zone, known)}")
+            yield Line(f"{problem}. {nearest_key(zone, region_zones)}")
 
 
-def _machine(plan: Wire, pool: Wire, found: Found) -> Iterator[Line]:
+def _machine(plan: Wire, pool: Wire, facts: Found) -> Iterator[Line]:
     """The machine type is there, and is one for what runs on it."""
     kind = machine_type(pool)
-    if kind not in found.machines:
+    if kind not in facts.machines:
         return
-    machine = _any(found.machines, kind)
+    machine = _any(facts.machines, kind)
     if machine is None:
         yield Line(f"there is no machine type {kind} in {plan['region']}. Check it for a typing error, and the region")
         return
     if machine.get("architecture") == "ARM64" and machines.architecture(kind) != "arm64":
         yield Line(f"{kind} has Arm processors, and is not among the Arm machines that are known. Take another one")
-    own = [(each["guestAcceleratorType"], int(each["guestAcceleratorCount"])) for each in _built_in(machine)]
+    built_in = [
+        (accelerator["guestAcceleratorType"], int(accelerator["guestAcceleratorCount"]))
+        for accelerator in _built_in(machine)
+    ]
     for desired, count in gpus(pool):
-        if own and (desired, count) not in own:
-            comes = ", ".join(f"{number} {gpu}" for gpu, number in own)
+        if built_in and (desired, count) not in built_in:
+            comes = ", ".join(f"{number} {gpu}" for gpu, number in built_in)
             yield Line(f"{kind} comes with {comes}, and the pool asks for {count} {desired}. Write what it comes with")
-        elif not own and family(kind) != _ATTACHING:
+        elif not built_in and family(kind) != _ATTACHING:
             yield Line(f"{kind} takes no GPUs. Take a machine type that comes with {desired}, or one of the N1 series")
-    if own and not gpus(pool):
+    if built_in and not gpus(pool):
         yield Line(f"{kind} comes with GPUs, and the pool has none. Take another machine type, or make its role GPU")
 
 
-def _offered(plan: Wire, pool: Wire, found: Found) -> Iterator[Line]:
+def _offered(plan: Wire, pool: Wire, facts: Found) -> Iterator[Line]:
     """The zones have the machine type and the accelerators. A pool that names no zones needs one that has them: those
     that GKE chooses are not known before."""
-    known = zones_of(plan["region"], found.zones or ())
-    named = [zone for zone in pool.get("locations") or () if found.zones is None or zone in known]
-    machine = _any(found.machines, machine_type(pool))
-    having = {machine_type(pool): sorted(found.machines[machine_type(pool)])} if machine else {}
+    region_zones = zones_of(plan["region"], facts.zones or ())
+    pool_zones = [zone for zone in pool.get("locations") or () if facts.zones is None or zone in region_zones]
+    machine = _any(facts.machines, machine_type(pool))
+    having = {machine_type(pool): sorted(facts.machines[machine_type(pool)])} if machine else {}
     if not _built_in(machine or {}):
-        having |= {gpu: sorted(found.accelerators[gpu]) for gpu, __ in gpus(pool) if gpu in found.accelerators}
+        having |= {gpu: sorted(facts.accelerators[gpu]) for gpu, __ in gpus(pool) if gpu in facts.accelerators}
     for kind, zones in having.items():
-        missing = not_offered(kind, named, zones, plan["region"])
+        missing = not_offered(kind, pool_zones, zones, plan["region"])
         if missing:
             yield Line(". ".join(missing))
-    yield from _cards(pool, found)
+    yield from _cards(pool, facts)
 
 
-def _cards(pool: Wire, found: Found) -> Iterator[Line]:
+def _cards(pool: Wire, facts: Found) -> Iterator[Line]:
     """No more accelerators than a machine takes."""
     for gpu, count in gpus(pool):
-        kind = _any(found.accelerators, gpu)
-        most = int((kind or {}).get("maximumCardsPerInstance") or count)
-        if count > most:
-            yield Line(f"{count} {gpu} are asked for, and a machine takes {most}. Lower the number of accelerators")
+        kind = _any(facts.accelerators, gpu)
+        max_cards = int((kind or {}).get("maximumCardsPerInstance") or count)
+        if count > max_cards:
+            yield Line(
+                f"{count} {gpu} are asked for, and a machine takes {max_cards}. Lower the number of accelerators"
+            )
 
 
 def _built_in(machine: Wire) -> list[Wire]:
@@ -290,10 +295,10 @@ def _any(types: Types, kind: str) -> Wire | None:
 def observed(plan: Wire, found: Found) -> list[Account]:
     """Return the project in the region of a plan, and what of it counts in all regions, as far as the plan is about
     it."""
-    there = [PoolThere(name=name) for name in sorted(found.pools)]
-    clusters = [ClusterThere(name=plan["name"], pools=there)] if found.there_read else []
+    existing_pools = [PoolThere(name=name) for name in sorted(found.pools)]
+    clusters = [ClusterThere(name=plan["name"], pools=existing_pools)] if found.there_read else []
     zones = zones_of(plan["region"], found.zones or ())
-    here = Account(
+    regional_account = Account(
         provider=PROVIDER,
         account=plan["project"],
         region=plan["region"],
@@ -304,8 +309,8 @@ def observed(plan: Wire, found: Found) -> list[Account]:
         clusters=clusters,
         quotas=_limits(found, plan["region"]),
     )
-    counted = {metric for pool in pools(plan) for metric in demand.of_pool("", pool, here, {}).takes}
-    quotas = [quota for quota in here.quotas if quota.code in counted]
+    counted = {metric for pool in pools(plan) for metric in demand.of_pool("", pool, regional_account, {}).takes}
+    quotas = [quota for quota in regional_account.quotas if quota.code in counted]
     everywhere = Account(
         provider=PROVIDER,
         account=plan["project"],
@@ -314,53 +319,53 @@ def observed(plan: Wire, found: Found) -> list[Account]:
         quotas=_limits(found, EVERYWHERE),
         clusters=clusters,
     )
-    return [here.model_copy(update={"quotas": quotas}), everywhere]
+    return [regional_account.model_copy(update={"quotas": quotas}), everywhere]
 
 
-def _limits(found: Found, place: str) -> list[Quota]:
+def _limits(facts: Found, place: str) -> list[Quota]:
     """Return the quotas of a region that node pools may count against, or of all regions together."""
     return [
-        Quota(code=metric, limit=int(limit), used=int(used), observed=found.day)
-        for metric, (limit, used) in sorted(found.quotas.get(place, {}).items())
+        Quota(code=metric, limit=int(limit), used=int(used), observed=facts.day)
+        for metric, (limit, used) in sorted(facts.quotas.get(place, {}).items())
         if (metric == demand.ALL_GPUS) == (place == EVERYWHERE) and limit >= 0
     ]
 
 
 def _offering(kind: str, zones: Mapping[str, Wire], day: str) -> Offering:
-    cpus = next((each.get("guestCpus") for each in zones.values()), None)
+    cpus = next((machine.get("guestCpus") for machine in zones.values()), None)
     vcpus = None if cpus is None else int(cpus)
     return Offering(machine=kind, vcpus=vcpus, zones=sorted(zones), observed=day)
 
 
-def _reserved(found: Found) -> list[Reservation]:
+def _reserved(facts: Found) -> list[Reservation]:
     return [
         Reservation(
             id=path,
-            machine=reservations.machine_of(each),
+            machine=reservations.machine_of(reservation),
             zone=zone,
-            state=str(each.get("status") or ""),
-            total=reservations.usable(each),
-            free=max(reservations.usable(each) - reservations.in_use(each), 0),
-            observed=found.day,
+            state=str(reservation.get("status") or ""),
+            total=reservations.usable(reservation),
+            free=max(reservations.usable(reservation) - reservations.in_use(reservation), 0),
+            observed=facts.day,
         )
-        for path, by_zone in sorted(found.reservations.items())
-        for zone, each in sorted(by_zone.items())
+        for path, by_zone in sorted(facts.reservations.items())
+        for zone, reservation in sorted(by_zone.items())
     ]
 
 
-def _quotas(plan: Wire, found: Found) -> Iterator[Line]:
-    """Return what the pools take of quotas, those of all regions last."""
-    here, everywhere = observed(plan, found)
-    name, there = plan["object"]["name"], here.pools().get(plan["name"], {})
-    demands = [demand.of_pool(name, pool, here, there) for pool in pools(plan)]
-    yield from of_limits(here, demands, demand.WORDS)
+def _quotas(plan: Wire, facts: Found) -> Iterator[Line]:
+    """Return the quota problems of the pools, those of global quotas last."""
+    regional_account, everywhere = observed(plan, facts)
+    name, existing_pools = plan["object"]["name"], regional_account.pools().get(plan["name"], {})
+    demands = [demand.of_pool(name, pool, regional_account, existing_pools) for pool in pools(plan)]
+    yield from of_limits(regional_account, demands, demand.WORDS)
     yield from of_limits(everywhere, demands, demand.WORDS)
-    yield from _network_quota(plan, found)
+    yield from _network_quota(plan, facts)
 
 
-def _network_quota(plan: Wire, found: Found) -> Iterator[Line]:
-    limit, usage = found.quotas.get(EVERYWHERE, {}).get(_NETWORKS, (1, 0))
-    if not found.version and usage + 1 > limit:
+def _network_quota(plan: Wire, facts: Found) -> Iterator[Line]:
+    limit, usage = facts.quotas.get(EVERYWHERE, {}).get(_NETWORKS, (1, 0))
+    if not facts.version and usage + 1 > limit:
         yield Line(
             f"the quota {_NETWORKS} of project {plan['project']} is {limit:g}, and {usage:g} are in use: each cluster "
             f"has one of its own. {demand.WORDS.ask}, or remove one",
@@ -373,10 +378,10 @@ def _network_quota(plan: Wire, found: Found) -> Iterator[Line]:
 
 def _networks(plan: Wire, others: Iterable[Wire]) -> Iterator[Line]:
     """Clusters whose networks overlap can never be joined by peering. Nothing else is wrong."""
-    name, others = plan["object"]["name"], list(others)
-    ranges = [each for each in _ranges(plan) if meeting(name, [each], others)]
+    name, other_clusters = plan["object"]["name"], list(others)
+    ranges = [address_range for address_range in _ranges(plan) if meeting(name, [address_range], other_clusters)]
     if ranges:
-        clusters = ", ".join(meeting(name, ranges, others))
+        clusters = ", ".join(meeting(name, ranges, other_clusters))
         yield Line(
             f"spec.networking: {', '.join(ranges)} overlap the networks of {clusters}, so that they cannot be joined "
             "(VPC Network Peering, VPN). Other ranges are written in a GKECluster; they cannot change later",

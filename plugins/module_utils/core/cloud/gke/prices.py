@@ -42,11 +42,11 @@ class NoPriceError(Exception):
 
 
 def family(machine: str) -> str:
-    """Return what the family of a machine type is called in descriptions. Raises NoPriceError."""
-    found = next((name for prefix, name in _FAMILIES.items() if machine.startswith(prefix)), "")
-    if not found:
+    """Return the name of a machine family in SKU descriptions. Raises NoPriceError."""
+    family_name = next((name for prefix, name in _FAMILIES.items() if machine.startswith(prefix)), "")
+    if not family_name:
         raise NoPriceError(f"the SKUs of its family are not known; those of {', '.join(FAMILIES)} are")
-    return found
+    return family_name
 
 
 def machine_price(
@@ -66,7 +66,7 @@ def machine_price(
         kind = str(accelerator["guestAcceleratorType"])
         if kind not in _ACCELERATORS:
             raise NoPriceError(f"the SKUs of {kind} are not known")
-        beginnings = [f"{each} {attached}" for each in _ACCELERATORS[kind]]
+        beginnings = [f"{description} {attached}" for description in _ACCELERATORS[kind]]
         total += Decimal(accelerator["guestAcceleratorCount"]) * _price(beginnings, offered, _HOURS, currency)
     return total
 
@@ -83,15 +83,15 @@ def _is_spot(sku: Mapping[str, Any]) -> bool | None:
 
 def _price(beginnings: Iterable[str], skus: Iterable[Mapping[str, Any]], unit: str, currency: str) -> Decimal:
     """Return the one price of all SKUs whose description begins so."""
-    expected = tuple(each.lower() for each in beginnings)
-    found = {
+    expected = tuple(beginning.lower() for beginning in beginnings)
+    unit_prices = {
         _unit_price(sku, unit, currency) for sku in skus if str(sku.get("description", "")).lower().startswith(expected)
     }
-    expected_text = " or ".join(f"{each.strip()} …" for each in beginnings)
-    if len(found) != 1:
-        number = "no SKU" if not found else "several prices"
+    expected_text = " or ".join(f"{beginning.strip()} …" for beginning in beginnings)
+    if len(unit_prices) != 1:
+        number = "no SKU" if not unit_prices else "several prices"
         raise NoPriceError(f"the catalogue has {number} for {expected_text}")
-    return found.pop()
+    return unit_prices.pop()
 
 
 def _unit_price(sku: Mapping[str, Any], unit: str, currency: str) -> Decimal:

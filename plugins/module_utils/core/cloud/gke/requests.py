@@ -50,10 +50,10 @@ def create(resource: Resource, actual: Found | None = None) -> Request:
         purpose = f"grant {body['role']} to {body['member']}"
         policy = policies.added(actual or {}, body["role"], body["member"])
         return _request(resource, "POST", f"{_base(resource)}:setIamPolicy", {"policy": policy}, purpose)
-    known = EVERY[kind]
-    sent = {key: value for key, value in body.items() if key not in known.update_only}
-    if known.wrap:
-        sent = {known.wrap: sent}
+    kind_entry = EVERY[kind]
+    sent = {key: value for key, value in body.items() if key not in kind_entry.update_only}
+    if kind_entry.wrap:
+        sent = {kind_entry.wrap: sent}
     if kind == "service-account":
         sent = {"accountId": resource["name"].partition("@")[0], **sent}
     return _request(resource, "POST", collection(resource), sent, purpose)
@@ -62,9 +62,9 @@ def create(resource: Resource, actual: Found | None = None) -> Request:
 def updates(resource: Resource, actual: Found, changes: Sequence[Change]) -> Iterator[Request]:
     """Yield the calls that make an object what is desired, in their order. What is immutable has none."""
     for name, update in _UPDATES.get(resource["kind"], {}).items():
-        own = [change for change in changes if change.update == name]
-        if own:
-            for method, suffix, body, purpose in update(actual, resource["body"], own):
+        field_changes = [change for change in changes if change.update == name]
+        if field_changes:
+            for method, suffix, body, purpose in update(actual, resource["body"], field_changes):
                 yield _request(resource, method, f"{path(resource)}{suffix}", body, f"{purpose} of {title(resource)}")
 
 
@@ -183,7 +183,7 @@ def _machine(_actual: Found, _desired: Found, changes: Sequence[Change]) -> Iter
     """Parts of a machine go together: some machine types are only to be had with some accelerators."""
     body = {change.field.removeprefix("config."): change.after for change in changes}
     if "diskSizeGb" in body:
-        # A number of 64 bits here, and of 32 where the pool is made.
+        # This call expects a 64-bit number (JSON text), although the creation of a pool expects a 32-bit number.
         body["diskSizeGb"] = str(body["diskSizeGb"])
     yield "PUT", "", body, "replace the nodes by other machines"
 
@@ -207,10 +207,10 @@ def _autoscaling(_actual: Found, desired: Found, _changes: Sequence[Change]) -> 
     """The autoscaler moves no pool into its bounds by itself, so one of a fixed size is set to it first. Should that
     be all that is done, the bounds still differ the next time."""
     bounds = desired["autoscaling"]
-    least, most = bounds.get("minNodeCount", 0), bounds.get("maxNodeCount", 0)
-    if least == most:
-        yield "POST", ":setSize", {"nodeCount": least}, f"set the size to {least} in each zone"
-    purpose = f"let the autoscaler keep {least} to {most} nodes in each zone"
+    min_nodes, max_nodes = bounds.get("minNodeCount", 0), bounds.get("maxNodeCount", 0)
+    if min_nodes == max_nodes:
+        yield "POST", ":setSize", {"nodeCount": min_nodes}, f"set the size to {min_nodes} in each zone"
+    purpose = f"let the autoscaler keep {min_nodes} to {max_nodes} nodes in each zone"
     yield "POST", ":setAutoscaling", {"autoscaling": dict(bounds)}, purpose
 
 

@@ -39,22 +39,22 @@ class Judge:
     def __init__(self, project: str, found: Found) -> None:
         self._project, self._found = project, found
         self._left = {
-            (path, zone): usable(each) - in_use(each)
+            (path, zone): usable(reservation) - in_use(reservation)
             for path, by_zone in found.items()
-            for zone, each in by_zone.items()
+            for zone, reservation in by_zone.items()
         }
 
     def pool(self, pool: Wire, *, new: bool) -> Iterator[Line]:
-        """Yield what is wrong with the reservations of a pool. `new`: it takes machines that are not in use yet."""
+        """Yield the problems of the reservations of a pool. `new`: the pool needs machines that are not in use yet."""
         paths = named(pool, self._project)
-        known = [path for path in paths if path in self._found]
+        known_paths = [path for path in paths if path in self._found]
         zones = list(pool.get("locations") or ())
-        for path in known:
+        for path in known_paths:
             yield from self._one(path, pool, zones)
         # Others of the pool may be in the zones that these are not in.
-        if known and len(known) == len(paths) and all(self._found[path] for path in known):
+        if known_paths and len(known_paths) == len(paths) and all(self._found[path] for path in known_paths):
             for zone in zones:
-                yield from self._zone(known, pool, zone, new=new)
+                yield from self._zone(known_paths, pool, zone, new=new)
 
     def _one(self, path: str, pool: Wire, zones: Sequence[str]) -> Iterator[Line]:
         project, name = path.split("/")[1], path.rpartition("/")[2]
@@ -65,91 +65,93 @@ class Judge:
                 f"{', '.join(zones) or 'the region'}, or correct reservationAffinity.values"
             )
             return
-        here = {zone: each for zone, each in sorted(by_zone.items()) if not zones or zone in zones}
-        if not here:
+        by_pool_zone = {
+            zone: pool_reservation for zone, pool_reservation in sorted(by_zone.items()) if not zones or zone in zones
+        }
+        if not by_pool_zone:
             yield Line(
                 f"reservation {name} is in {', '.join(sorted(by_zone))}, and the pool in {', '.join(zones)}. Set zones "
                 "of the pool to it, or name another reservation"
             )
-        for zone, reservation in here.items():
-            place = f"reservation {name} in {zone}"
-            yield from _state(place, reservation)
-            yield from _shape(place, pool, reservation)
-            yield from self._shared(place, project, reservation)
+        for zone, reservation in by_pool_zone.items():
+            subject = f"reservation {name} in {zone}"
+            yield from _state(subject, reservation)
+            yield from _shape(subject, pool, reservation)
+            yield from self._shared(subject, project, reservation)
 
-    def _shared(self, place: str, project: str, reservation: Wire) -> Iterator[Line]:
+    def _shared(self, subject: str, project: str, reservation: Wire) -> Iterator[Line]:
         share = str((reservation.get("shareSettings") or {}).get("shareType") or "")
         if project != self._project and share in _LOCAL:
             yield Line(
-                f"{place} is of project {project}, which does not share it. Have it shared with {self._project}, or "
+                f"{subject} is of project {project}, which does not share it. Have it shared with {self._project}, or "
                 "name one of your own"
             )
 
     def _zone(self, paths: Sequence[str], pool: Wire, zone: str, *, new: bool) -> Iterator[Line]:
         """Yield whether the reservations of a pool in a zone have enough machines; what a new pool takes is taken."""
-        there = [path for path in paths if zone in self._found[path]]
+        zone_paths = [path for path in paths if zone in self._found[path]]
         every = ", ".join(path.rpartition("/")[2] for path in paths)
-        if not there:
+        if not zone_paths:
             if any(self._in_pool(path, pool) for path in paths):
                 yield Line(
                     f"zone {zone} has none of the reservations {every}: no node starts there. Leave the zone out of "
                     "the pool, or reserve machines there and name that reservation too"
                 )
             return
-        if any("specificReservation" not in self._found[path][zone] for path in there):
+        if any("specificReservation" not in self._found[path][zone] for path in zone_paths):
             return
-        names = ", ".join(path.rpartition("/")[2] for path in there)
-        total = sum(usable(self._found[path][zone]) for path in there)
-        start, most = int(pool["initialNodeCount"]), int(pool["autoscaling"].get("maxNodeCount") or 0)
-        free = sum(max(self._left[path, zone], 0) for path in there)
+        names = ", ".join(path.rpartition("/")[2] for path in zone_paths)
+        total = sum(usable(self._found[path][zone]) for path in zone_paths)
+        start, max_nodes = int(pool["initialNodeCount"]), int(pool["autoscaling"].get("maxNodeCount") or 0)
+        free = sum(max(self._left[path, zone], 0) for path in zone_paths)
         if new and start > free:
             yield Line(
                 f"starts with {start} nodes in {zone}, and of the {total} machines of reservation {names} there {free} "
                 "are free. Lower nodeCount, reserve more, or stop what else uses them"
             )
-        elif most > total:
+        elif max_nodes > total:
             yield Line(
-                f"may grow to {most} nodes in {zone}, and reservation {names} has {total} machines there: more will "
-                "not start",
+                f"may grow to {max_nodes} nodes in {zone}, and reservation {names} has {total} machines there: more "
+                "will not start",
                 problem=False,
             )
         if new:
-            self._take(there, zone, start)
+            self._take(zone_paths, zone, start)
 
     def _in_pool(self, path: str, pool: Wire) -> bool:
         return any(zone in self._found[path] for zone in pool.get("locations") or ())
 
     def _take(self, paths: Sequence[str], zone: str, nodes: int) -> None:
         for path in paths:
-            taken = min(nodes, max(self._left[path, zone], 0))
-            self._left[path, zone] -= taken
-            nodes -= taken
+            used_machines = min(nodes, max(self._left[path, zone], 0))
+            self._left[path, zone] -= used_machines
+            nodes -= used_machines
 
 
-def _state(place: str, reservation: Wire) -> Iterator[Line]:
+def _state(subject: str, reservation: Wire) -> Iterator[Line]:
     status = str(reservation.get("status") or "READY")
     if status not in _READY:
-        yield Line(f"{place} is {status}, so no node starts in it. Name one that is READY, or wait until it is")
+        yield Line(f"{subject} is {status}, so no node starts in it. Name one that is READY, or wait until it is")
     if not reservation.get("specificReservationRequired"):
         yield Line(
-            f"{place} is not for named use only (specificReservationRequired), so any machine of its type may take "
+            f"{subject} is not for named use only (specificReservationRequired), so any machine of its type may take "
             "what the pool needs. Create one that is, or set consumeReservationType: ANY_RESERVATION",
             problem=False,
         )
 
 
-def _shape(place: str, pool: Wire, reservation: Wire) -> Iterator[Line]:
+def _shape(subject: str, pool: Wire, reservation: Wire) -> Iterator[Line]:
     """Yield how the machines of a reservation differ from those of a pool. Of those that are reserved in another way
     than as machines of one shape, nothing is known."""
     properties = _properties(reservation)
     machine = machine_of(reservation)
     if machine and machine != _machine(pool):
-        yield Line(f"{place} is for {machine}, and the pool has {_machine(pool)}. Name one for {_machine(pool)}")
+        yield Line(f"{subject} is for {machine}, and the pool has {_machine(pool)}. Name one for {_machine(pool)}")
     elif machine.startswith(_ATTACHING):
         has, asks = _accelerators(properties), _accelerators(pool["config"], "accelerators")
         if has != asks:
             yield Line(
-                f"{place} has machines with {_text(has)}, and the pool asks for {_text(asks)}. Name one with "
+                f"{subject} has machines with {_text(has)}, and the pool asks for {_text(asks)}. Name one with "
                 f"{_text(asks)}"
             )
 
@@ -160,14 +162,14 @@ def machine_of(reservation: Wire) -> str:
 
 
 def _properties(reservation: Wire) -> Wire:
-    found: Wire = (reservation.get("specificReservation") or {}).get("instanceProperties") or {}
-    return found
+    properties: Wire = (reservation.get("specificReservation") or {}).get("instanceProperties") or {}
+    return properties
 
 
-def _accelerators(place: Wire, field: str = "guestAccelerators") -> dict[str, int]:
+def _accelerators(subject: Wire, field: str = "guestAccelerators") -> dict[str, int]:
     return {
-        str(each.get("acceleratorType")).rpartition("/")[2]: int(each.get("acceleratorCount") or 0)
-        for each in place.get(field) or ()
+        str(accelerator.get("acceleratorType")).rpartition("/")[2]: int(accelerator.get("acceleratorCount") or 0)
+        for accelerator in subject.get(field) or ()
     }
 
 

@@ -54,7 +54,12 @@ ACTING = "iam.serviceAccounts.actAs"
 """Needed on the service account that nodes run as; in the project when that is created with the cluster."""
 ENABLING = "serviceusage.services.enable"
 """Only needed where an API is to be enabled."""
-EVERY = tuple(sorted({each for roles in (MAKING, REMOVING) for listed in roles.values() for each in listed} | {ACTING}))
+EVERY = tuple(
+    sorted(
+        {permission for roles in (MAKING, REMOVING) for permissions in roles.values() for permission in permissions}
+        | {ACTING}
+    )
+)
 """All of them; Resource Manager tests 100 at most in one call."""
 
 

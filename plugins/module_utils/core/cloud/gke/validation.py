@@ -35,7 +35,7 @@ _KEPT = 4
 
 
 def of_project(cluster: reading.GkeCluster, project: str) -> list[Problem]:
-    """Return what is wrong with the project that a plan is for."""
+    """Return the problems of the project of a plan."""
     if not project:
         problem = "is not given, and the credentials name none"
         hint = "Write the ID of the project there, or set gke_cluster_project"
@@ -48,20 +48,20 @@ def of_project(cluster: reading.GkeCluster, project: str) -> list[Problem]:
 
 
 def of_options(labels: Mapping[str, Any]) -> list[Problem]:
-    """Return what is wrong with the options of a plan."""
+    """Return the problems of the options of a plan."""
     problems = []
     if len(labels) > _MOST_LABELS:
         problems.append(Problem(f"must be at most {_MOST_LABELS}, as Google allows 64 with those of others", "labels"))
     for key, value in labels.items():
-        place = f"labels.{str(key)[:60]}"
+        label_path = f"labels.{str(key)[:60]}"
         if str(key).startswith(("goog", "modelplane-ai-")):
-            problems.append(Problem("is set by Google or this collection", place, hint="Use another key"))
+            problems.append(Problem("is set by Google or this collection", label_path, hint="Use another key"))
         elif not _LABEL_KEY.fullmatch(str(key)) or not _LABEL_VALUE.fullmatch(str(value)):
             problems.append(
                 Problem(
                     "must be at most 63 lower-case letters, digits, '-' and '_', and so must its value; it has to "
                     "begin with a letter",
-                    place,
+                    label_path,
                     short_value(value),
                     "gke_cluster_labels has these labels",
                 )
@@ -69,7 +69,7 @@ def of_options(labels: Mapping[str, Any]) -> list[Problem]:
     return problems
 
 
-def _of_names(cluster: reading.GkeCluster, others: Sequence[reading.GkeCluster]) -> Iterator[Problem]:
+def _of_names(cluster: reading.GkeCluster, other_clusters: Sequence[reading.GkeCluster]) -> Iterator[Problem]:
     if not cluster.namespace[:1].isalpha():
         yield Problem(
             "must begin with a letter, as the names of GKE clusters do, of which it is the beginning",
@@ -84,8 +84,8 @@ def _of_names(cluster: reading.GkeCluster, others: Sequence[reading.GkeCluster])
             short_value(cluster.name),
             "Choose another name",
         )
-    for other in others:
-        yield from _beside(cluster, other)
+    for other_cluster in other_clusters:
+        yield from _beside(cluster, other_cluster)
 
 
 def _claims(cluster: reading.GkeCluster) -> Iterator[str]:
@@ -93,7 +93,7 @@ def _claims(cluster: reading.GkeCluster) -> Iterator[str]:
 
 
 def _beside(cluster: reading.GkeCluster, that: reading.GkeCluster) -> Iterator[Problem]:
-    """Return what two clusters would both call their own. The names of networks count in all regions of a project."""
+    """Return the conflicting names of two clusters. Network names are shared by all regions of a project."""
     if (that.namespace, that.name) == (cluster.namespace, cluster.name):
         return
     if cluster.project and that.project and cluster.project != that.project:
@@ -126,15 +126,15 @@ def _of_addresses(cluster: reading.GkeCluster) -> Iterator[Problem]:
         ("serviceCidr", cluster.service_cidr),
     ):
         path = f"spec.networking.{field}"
-        each, found = of_range(cidr, path, *_RANGES[field], "Google Cloud", usable=(_CLASS_E,))
-        yield from found
-        if each is None:
+        address_range, range_problems = of_range(cidr, path, *_RANGES[field], "Google Cloud", usable=(_CLASS_E,))
+        yield from range_problems
+        if address_range is None:
             continue
-        for other, taken in ranges.items():
-            if each.overlaps(taken):
+        for other_path, other_range in ranges.items():
+            if address_range.overlaps(other_range):
                 hint = "Choose ranges that have no addresses in common"
-                yield Problem(f"has addresses of {other} ({taken})", path, cidr, hint)
-        ranges[path] = each
+                yield Problem(f"has addresses of {other_path} ({other_range})", path, cidr, hint)
+        ranges[path] = address_range
     if not cluster.composed:
         yield from _of_room(cluster, ranges)
 
@@ -210,25 +210,25 @@ def _of_accelerators(pool: Object, path: str, machine: str) -> Iterator[Problem]
             f"comes with GPUs ({accelerator}), and role {pool['role']} has none", f"{path}.machineType", machine, hint
         )
         return
-    given = pool["gpu"]
-    if given["acceleratorType"] != accelerator:
+    pool_gpu = pool["gpu"]
+    if pool_gpu["acceleratorType"] != accelerator:
         yield Problem(
             f"{machine} comes with {accelerator}",
             f"{path}.gpu.acceleratorType",
-            short_value(given["acceleratorType"]),
+            short_value(pool_gpu["acceleratorType"]),
             f"Write {accelerator}, or take another machine type",
         )
-    elif given["acceleratorCount"] != count:
+    elif pool_gpu["acceleratorCount"] != count:
         yield Problem(
             f"{machine} comes with {count}",
             f"{path}.gpu.acceleratorCount",
-            short_value(given["acceleratorCount"]),
+            short_value(pool_gpu["acceleratorCount"]),
             f"Write {count}, or take another machine type",
         )
 
 
-def _rules(cluster: reading.GkeCluster, others: Sequence[reading.GkeCluster]) -> Iterator[Problem]:
-    yield from _of_names(cluster, others)
+def _rules(cluster: reading.GkeCluster, other_clusters: Sequence[reading.GkeCluster]) -> Iterator[Problem]:
+    yield from _of_names(cluster, other_clusters)
     yield from _of_place(cluster)
     yield from _of_addresses(cluster)
     yield from _of_settings(cluster)

@@ -40,7 +40,7 @@ def account(**more: Any) -> Account:
 def pool(name: str = "a/gpu", nodes: int | None = None, **more: Any) -> QuotaDemand:
     """A pool that starts with one node of 96 vCPUs and may have two; with `nodes` one that exists."""
     cluster, __, called = name.partition("/")
-    given: dict[str, Any] = {"takes": {"L-1": 96}, "start": 1, "most": 2, **more}
+    given: dict[str, Any] = {"takes": {"L-1": 96}, "start": 1, "max_nodes": 2, **more}
     return QuotaDemand(cluster, called, is_there=nodes is not None, nodes=nodes, **given)
 
 
@@ -60,7 +60,7 @@ def test_pools_of_all_clusters_are_summed() -> None:
 @pytest.mark.parametrize("used", [None, 96])
 def test_what_exists_is_counted_once(used: int | None) -> None:
     there = pool("a/gpu", nodes=1)
-    assert shortage(quota(192, used), [pool("a/gpu", nodes=1, most=1), pool("b/gpu", most=1)]) is None
+    assert shortage(quota(192, used), [pool("a/gpu", nodes=1, max_nodes=1), pool("b/gpu", max_nodes=1)]) is None
     short = shortage(quota(191, used), [there, pool("b/gpu")])
     assert short is not None
     assert (short.starts, short.needs, short.taken) == (True, 96, 96)
@@ -71,8 +71,8 @@ def test_what_exists_is_counted_once(used: int | None) -> None:
 
 
 def test_nothing_new_starts_whatever_is_in_use() -> None:
-    assert shortage(quota(96, used=500), [pool(nodes=5, most=1)]) is None
-    assert shortage(quota(96, used=500), [pool(start=0, most=1)]) is None
+    assert shortage(quota(96, used=500), [pool(nodes=5, max_nodes=1)]) is None
+    assert shortage(quota(96, used=500), [pool(start=0, max_nodes=1)]) is None
 
 
 def test_growth_is_another_matter() -> None:
@@ -109,7 +109,7 @@ def test_a_reservation_is_shared_too() -> None:
     )
     (limit,) = limits(account(reservations=[block]), WORDS)
     takes = {"cr-1": 1}
-    assert shortage(limit, [pool("a/gpu", takes=takes, most=1), pool("b/gpu", takes=takes, most=1)]) is None
+    assert shortage(limit, [pool("a/gpu", takes=takes, max_nodes=1), pool("b/gpu", takes=takes, max_nodes=1)]) is None
     short = shortage(limit, [pool("a/gpu", takes=takes, nodes=1), pool("b/gpu", takes=takes, start=3)])
     assert short is not None
     assert message(short) == (
@@ -117,7 +117,7 @@ def test_a_reservation_is_shared_too() -> None:
         "use"
     )
     assert remediation(short, WORDS) == "Reserve more, or lower nodeCount"
-    short = shortage(limit, [pool("a/gpu", takes=takes, nodes=1, most=4)])
+    short = shortage(limit, [pool("a/gpu", takes=takes, nodes=1, max_nodes=4)])
     assert short is not None
     assert message(short) == (
         "node pools gpu: may grow to 4 machines, and reservation cr-1 of account 1234 has 3 machines, and no more will "

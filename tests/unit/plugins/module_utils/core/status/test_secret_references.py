@@ -129,7 +129,7 @@ def missing(document: dict[str, Any], **control: list[str]) -> list[MissingSecre
 )
 def test_a_missing_secret_has_the_command_that_creates_it(document: dict[str, Any], command: str, user: str) -> None:
     (found,) = missing(document)
-    assert (found.command, found.users, found.found) == (command, (user,), ())
+    assert (found.command, found.users, found.existing_keys) == (command, (user,), ())
     place = "cluster east" if document["kind"] == "ModelReplica" else "the control cluster"
     assert str(found) == (
         f"Secret {found.namespace}/{found.name} does not exist on {place}, and {user} needs it. "

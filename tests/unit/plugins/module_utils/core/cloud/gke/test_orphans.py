@@ -17,7 +17,7 @@ WHERE = Where(
     cluster="fleet",
     network="projects/p/global/networks/fleet",
     subnetwork="projects/p/regions/us-central1/subnetworks/fleet",
-    gone=True,
+    is_gone=True,
 )
 SERVICE = "a0123456789abcdef0123456789abcde"
 LINK = "https://www.googleapis.com/compute/v1/"
@@ -129,7 +129,7 @@ def test_what_uses_others_stays_with_what_it_uses() -> None:
 
 
 def test_while_the_cluster_is_there_what_is_gkes_goes_with_it() -> None:
-    there = Where(**{**WHERE.__dict__, "gone": False})
+    there = Where(**{**WHERE.__dict__, "is_gone": False})
     rules = [thing("firewall", name, inside=True) for name in ("gke-fleet-0a1b2c3d-all", f"k8s-fw-{SERVICE}")]
     found = sort(*rules, where=there)
     assert (names(found), found.left_alone) == ({f"k8s-fw-{SERVICE}"}, ())
