@@ -50,7 +50,9 @@ def _budgets(
     if gateway.spec.auth is None:
         return []
     served = (service for service in services if gateway.serves(service.labels))
-    return [budget for each in served for policy in selection.policies(each) for budget in policy.spec.budgets or ()]
+    return [
+        budget for service in served for policy in selection.policies(service) for budget in policy.spec.budgets or ()
+    ]
 
 
 @dataclass(frozen=True)
@@ -69,19 +71,19 @@ def uncounted(
 ) -> Uncounted | None:
     """Return what a gateway does while nothing can be counted; None for one without budgets."""
     served = {
-        service.model_name: found
+        service.model_name: budgets
         for service in sorted(services, key=lambda service: service.model_name)
-        if (found := _budgets(gateway, [service], selection))
+        if (budgets := _budgets(gateway, [service], selection))
     }
     if not served:
         return None
-    lenient = tuple(name for name, found in served.items() if not _is_strict(found))
+    lenient = tuple(name for name, budgets in served.items() if not _is_strict(budgets))
     is_refused = len(lenient) < len(served)
     return Uncounted(is_refused, tuple(served), lenient if is_refused else ())
 
 
-def _is_strict(found: Iterable[Budget]) -> bool:
-    return any(budget.when_unavailable == "Refuse" for budget in found)
+def _is_strict(budgets: Iterable[Budget]) -> bool:
+    return any(budget.when_unavailable == "Refuse" for budget in budgets)
 
 
 def _of_budgets(
