@@ -99,7 +99,7 @@ class _PoolNodes:
 
     pool: Pool
     running: int
-    needed: int
+    needed_nodes: int
     price: Price | None
     option: str | None
 
@@ -118,7 +118,7 @@ def fleet_cost(plan: Plan) -> FleetCost | None:
 
 
 def cost_of(context: Context, clusters: Sequence[Cluster], replicas: Sequence[Replica]) -> FleetCost | None:
-    """Return what clusters cost on which replicas run; None for a fleet that knows no prices."""
+    """Return the cost of clusters that run these replicas; None for a fleet without prices."""
     prices = context.prices
     if not prices.currency:
         return None
@@ -132,7 +132,7 @@ def cost_of(context: Context, clusters: Sequence[Cluster], replicas: Sequence[Re
         hours_per_month=HOURS_PER_MONTH,
         **_amounts(total, is_known=_is_known(every)),
         nodes=sum(pool_nodes.running for pool_nodes in every),
-        idle_nodes=sum(pool_nodes.running - pool_nodes.needed for pool_nodes in every),
+        idle_nodes=sum(pool_nodes.running - pool_nodes.needed_nodes for pool_nodes in every),
         idle_per_hour=_text(max(total - claimed, Fraction(0))),
         unpriced_nodes=sum(pool_nodes.unpriced for pool_nodes in every),
         unknown_clusters=[cluster.name for cluster in clusters if cluster.unknown],
@@ -191,7 +191,7 @@ def _pool_nodes(
 
 
 def _is_known(pools: Sequence[_PoolNodes]) -> bool:
-    """Return whether some of what pools cost is known: where no node runs, that is nothing."""
+    """Return True if some of the cost of pools is known. Without running nodes, the cost is zero."""
     return any(pool.price for pool in pools) or not any(pool.running for pool in pools)
 
 
@@ -201,7 +201,7 @@ def _cluster(name: str, pools: Sequence[_PoolNodes]) -> ClusterCost:
         name=name,
         **_amounts(sum((pool.cost for pool in pools), Fraction(0)), is_known=_is_known(pools)),
         nodes=sum(pool.running for pool in pools),
-        idle_nodes=sum(pool.running - pool.needed for pool in pools),
+        idle_nodes=sum(pool.running - pool.needed_nodes for pool in pools),
         unpriced_nodes=sum(pool.unpriced for pool in pools),
         pools=[
             api.construct(
@@ -209,7 +209,7 @@ def _cluster(name: str, pools: Sequence[_PoolNodes]) -> ClusterCost:
                 name=pool.pool.name,
                 **_amounts(pool.cost, is_known=_is_known([pool])),
                 nodes=pool.running,
-                idle_nodes=pool.running - pool.needed,
+                idle_nodes=pool.running - pool.needed_nodes,
                 option=pool.option,
                 price=str(pool.price.per_hour) if pool.price else None,
                 as_of=(pool.price.as_of or None) if pool.price else None,
@@ -382,7 +382,7 @@ def _gone_lines(fleet_cost: FleetCost, previous: Before | None, digits: _Digits,
 
 
 def _change(cost: Cost, previous: Before | None) -> Fraction | None:
-    """Return how a cost differs from that of the last plan; None where one of them is not known."""
+    """Return the difference between a cost and the cost in the last plan; None if either cost is unknown."""
     if previous is None or cost.per_hour is None:
         return None
     earlier = previous.total
@@ -427,7 +427,7 @@ def cluster_lines(fleet_cost: FleetCost, previous: Before | None) -> list[Line]:
 def limit_notes(
     deployments: Iterable[Deployment], clusters: Iterable[Cluster], replicas: Iterable[Replica]
 ) -> dict[str, tuple[str, ...]]:
-    """Return what deployments with limits on cost have used of them, by `namespace/name`."""
+    """Return the usage of the cost limits of deployments, by `namespace/name`."""
     limits = {candidate.key: candidate for candidate in deployments if candidate.cost}
     used_by_deployment = spent_by_deployment(limits, replicas, clusters)
     notes_by_deployment = {}

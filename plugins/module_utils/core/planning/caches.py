@@ -59,11 +59,11 @@ class Staged:
 
 @dataclass
 class _Mounts:
-    """Claims of a cache that replicas mount or mounted before, by cluster. `now` are the clusters where one is mounted
-    now."""
+    """Claims of a cache that replicas mount or mounted before, by cluster, and the clusters on which replicas
+    mount a claim now."""
 
     claims: dict[str, set[str]] = field(default_factory=dict)
-    now: set[str] = field(default_factory=set)
+    current_clusters: set[str] = field(default_factory=set)
 
 
 def stage(
@@ -82,7 +82,7 @@ def stage(
             if volume:
                 entry = mounts.setdefault(volume.cache, _Mounts())
                 entry.claims.setdefault(cluster, set()).add(volume.claim)
-                entry.now |= {cluster} if is_current else set()
+                entry.current_clusters |= {cluster} if is_current else set()
     staged_caches = [
         _Stage(volumes, cache, mounts.get(key, _Mounts())).on(clusters) for key, cache in context.fleet.caches.items()
     ]
@@ -150,7 +150,7 @@ class _Stage:
             if not selected and not mounted:
                 continue
             built: tuple[Object, ...] = ()
-            if selected or name in self._mounts.now:
+            if selected or name in self._mounts.current_clusters:
                 phase, built = self._desired(name)
                 (phases if selected else leaving).append(phase)
                 if self._copy and any(value["kind"] == "Job" for value in built):
@@ -221,7 +221,8 @@ class _Stage:
         return f"authSecret {secret} is missing or has no key '{self._copy.source_key}'"
 
     def _is_settled(self, cluster: str, volume: str) -> bool:
-        """Return whether runs observe the Job of a volume: always, or, where this run does not, as earlier ones did."""
+        """Return True if runs observe the Job of a volume, or if an earlier run composed the Job on an unobserved
+        cluster."""
         if not self._context.declared(cluster):
             return True
         job = ("batch", "Job", names.workload_namespace(self._key[0]), job_name(*self._key, volume))

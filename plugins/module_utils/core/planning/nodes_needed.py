@@ -27,10 +27,10 @@ _OPTIONS = Options(selector_budget=MAX_INT64)
 
 @dataclass(frozen=True)
 class _Provisioned:
-    """Cluster in a cloud: how it is reached there, and its pools that may be empty."""
+    """Cluster in a cloud: its login options, and its node pools that may be empty."""
 
     cloud: Cloud
-    place: Mapping[str, str]
+    login: Mapping[str, str]
     pools: frozenset[str]
 
 
@@ -64,7 +64,7 @@ def nodes_needed(plan: Plan, resources: Iterable[api.Resource]) -> tuple[NodesNe
             name,
             pool.name,
             provisioned.cloud.name,
-            provisioned.place,
+            provisioned.login,
             _nodes(plan, capacity, name, pool) if (name, pool.name) in waiting else 0,
             waiting.get((name, pool.name), False),
         )
