@@ -109,7 +109,7 @@ class Account(Model):
         return (offering.vcpus if offering else None) or 0
 
     def offering(self, machine: str) -> Offering | None:
-        """Return what was observed of a kind of machine."""
+        """Return the observed offering of a machine type."""
         return next((offering for offering in self.offerings if offering.machine == machine), None)
 
     def zones_with(self, offering: Offering) -> frozenset[str] | None:

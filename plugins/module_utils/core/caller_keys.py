@@ -255,7 +255,9 @@ def _entry(entry: str, ring: Ring, now: datetime.datetime) -> dict[str, Any]:
 
 
 def _is_old(created: str, request: Request) -> bool:
-    """Return whether a next key is there for long enough; one of which no time is known only without a grace."""
+    """Return True if a next key has reached the end of its grace period.
+
+    A key without a known time is old only if there is no grace period."""
     if request.grace <= 0:
         return True
     since = _parsed(created)

@@ -340,7 +340,8 @@ class _Loader:
 
 
 def _unidentified(value: Any) -> references.Unread:
-    """Return what an object may be that does not say which of ours it is. One without a name may have any."""
+    """Return the resources that an object without a known type might be. An object without a name might have any
+    name."""
     mapping = value if isinstance(value, dict) else {}
     kind, metadata = mapping.get("kind"), mapping.get("metadata")
     has_name = isinstance(metadata, dict) and isinstance(metadata.get("name"), str) and metadata["name"]
@@ -401,7 +402,7 @@ _SECRET = Problem(
 
 
 def _recognise(item: _Item) -> tuple[Problem | None, str]:
-    """Return what is wrong with apiVersion and kind, and the object in words when it is none of ours."""
+    """Return the problem of apiVersion and kind, and a description of the object if it is not a fleet resource."""
     value = item.value
     if not isinstance(value, dict):
         hint = "A manifest is a mapping with apiVersion, kind, metadata and spec"

@@ -57,7 +57,7 @@ class Notification:
     counts: Mapping[str, int] = field(default_factory=dict)
 
     def events(self, before: Collection[str]) -> list[Event]:
-        """Return what happened. `before`: the subjects that were wrong in the last run."""
+        """Return the events of the run. `before`: the subjects of problems in the last run."""
         happened: set[Event] = {trouble.event for trouble in self.wrong}
         if before and not self.wrong:
             happened.add("recovered")

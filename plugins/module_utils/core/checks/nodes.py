@@ -26,7 +26,7 @@ _GPU_LABELS = (
 
 
 def findings(snapshot: Snapshot, desired: Desired) -> Iterator[Finding]:
-    """Yield what is wrong with nodes: those of each pool, and those that are left for the stack."""
+    """Yield problems with nodes: with the nodes of each pool, and with the nodes that remain for the stack."""
     if "Node" in snapshot.unread:
         return
     pools = {text(pool, "name"): pool for pool in entries(desired.cluster, "spec", "nodePools")}

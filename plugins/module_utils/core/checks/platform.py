@@ -84,7 +84,7 @@ _BALANCERS = (
 
 
 def storage(snapshot: Snapshot, desired: Desired) -> Iterator[Finding]:
-    """Yield whether caches can have volumes that many nodes mount."""
+    """Yield problems with the StorageClass for volumes of caches, which many nodes mount."""
     name = text(desired.cluster, "spec", "cluster", "existing", "cache", "storageClassName")
     if text(desired.cluster, "spec", "cluster", "source") != "Existing" or "StorageClass" in snapshot.unread:
         return
@@ -170,7 +170,7 @@ def load_balancers(snapshot: Snapshot, desired: Desired) -> Iterator[Finding]:
 
 
 def devices(snapshot: Snapshot, desired: Desired) -> Iterator[Finding]:
-    """Yield whether published devices are as the classes promise, and the DeviceClasses are installed."""
+    """Yield published devices that differ from their classes, and missing DeviceClasses."""
     publishing = {text(value, "spec", "driver") for value in snapshot.slices}
     # What no driver publishes yet cannot be compared.
     promises = [

@@ -132,7 +132,8 @@ class Snapshot:
 
 
 def desired_of(name: str, resources: Sequence[Object], **other_fields: Any) -> Desired:
-    """Return what the resources of a fleet (wire form) want of a cluster. `other_fields`: the other fields."""
+    """Return the desired state of a cluster from the resources of a fleet (wire form). `other_fields`: the other fields
+    of the desired state."""
 
     def of_kind(kind: str) -> list[Object]:
         return [value for value in resources if text(value, "kind") == kind]

@@ -326,7 +326,7 @@ def _version(component: Component, choices: Choices, variants: Iterable[Mapping[
 
 
 def _reference(ref: str, repository: str = "", version: str = "") -> dict[str, Any]:
-    """Return where a chart is, and that as `chart_arguments` of Helm. An archive has the version in its name."""
+    """Return the location of a chart, and the `chart_arguments` of Helm. An archive has the version in its name."""
     arguments = [*(["--repo", repository] if repository else []), *(["--version", version] if version else [])]
     return {"ref": ref, "repository": repository, "chart_arguments": [ref, *arguments]}
 

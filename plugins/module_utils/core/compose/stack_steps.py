@@ -23,7 +23,7 @@ _PRIVILEGED = {"labels": {"pod-security.kubernetes.io/enforce": "privileged"}}
 def steps(
     planned: Sequence[Component], snapshot: Mapping[str, Any], choices: Choices, name: str, foundation: Iterable[Object]
 ) -> dict[str, Any]:
-    """Return what the tasks of a role do for components with their actions.
+    """Return the steps of the tasks of a role for components with their actions.
 
     `name` is that of the inventory of what is applied, `foundation` are objects that all others need. Namespaces that
     were there before, of other owners, are used as they are.
@@ -147,7 +147,7 @@ def _waves(components: Sequence[Component]) -> list[dict[str, Any]]:
 
 
 def _orphans(planned: Sequence[Component], choices: Choices, foreign: Iterable[str]) -> list[dict[str, Any]]:
-    """Return what components leave behind in their namespaces, and the credentials for images."""
+    """Return the objects that components leave behind in their namespaces, and the image pull secrets."""
     secrets = [{"apiVersion": "v1", "kind": "Secret", "name": name} for name in choices.image_pull_secrets]
     return [
         {

@@ -49,7 +49,7 @@ class Finding(NamedTuple):
 
 
 def findings(fleet_status: FleetStatus) -> Iterator[Finding]:
-    """Return what is wrong: clusters first, as they explain the rest."""
+    """Return the problems of a fleet: clusters first, because they explain the other problems."""
     for cluster in fleet_status.clusters:
         yield from _of_cluster(cluster)
     for service in fleet_status.services:

@@ -365,7 +365,8 @@ def _kept(plan: Plan) -> set[Ref]:
 
 
 def pending_reasons(pending: Pending, document: str = "plan.json") -> list[str]:
-    """Return why replicas have no place, for the lines below a row. `document`: where all reasons are."""
+    """Return the reasons for pending replicas, for the lines below a row. `document`: the document that has all
+    reasons."""
     reasons = [f"{pending.reason}: {pending.message}"]
     suffix = f"and {{}} more reasons ({document} has all of them)"
     return [*reasons, *first_lines(map(str, pending.refusals), _MOST_REASONS, suffix)]

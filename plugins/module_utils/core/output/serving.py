@@ -190,7 +190,8 @@ class ServedService:
 
 
 def serving_place(model: str, serving: Sequence[ServingGateway], *, is_path: bool) -> str:
-    """Return where gateways in mode Model serve a model; "" where none does. `is_path`: it has a URL too."""
+    """Return the addresses at which gateways in mode Model serve a model; "" without such gateways. `is_path`: the
+    model has a URL too."""
     addresses = some((f"{gateway.name} ({gateway.url or 'no address yet'})" for gateway in serving), 3)
     return f"{f'model {model} ' if is_path else ''}at {addresses}" if addresses else ""
 
@@ -496,8 +497,8 @@ def gateway_rows(statuses: Sequence[GatewayStatus]) -> list[Row]:
 
 
 def uncounted_lines(planned: Sequence[PlannedGateway]) -> list[str]:
-    """Return what happens to requests while budgets cannot be counted: a line for each answer, with its services. Those
-    to which gateways answer differently have their names."""
+    """Return the response to requests while budgets cannot be counted: one line for each response, with its services.
+    The line names the gateways of a service if its gateways respond differently."""
     answering = [(gateway.name, gateway.when_unavailable) for gateway in planned if gateway.when_unavailable]
     if not answering:
         return []

@@ -446,7 +446,7 @@ _OTHER_DEVICES = "Add a pool with devices that the ModelDeployment asks for, or 
 
 
 def _hint(pending: Pending) -> str:
-    """Return what to do about replicas without a cluster: what of their refusals takes the least."""
+    """Return the fix for pending replicas: the refusal that needs the smallest change."""
     if pending.reason in _HINTS:
         return _HINTS[pending.reason]
     full = [refusal for refusal in pending.refusals if refusal.is_full]

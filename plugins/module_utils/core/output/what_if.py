@@ -149,7 +149,7 @@ class Costs:
 
 
 def costs(answer: Answer) -> Costs:
-    """Return what the fleet of a question costs."""
+    """Return the costs of the fleet before and after a what-if query."""
     return Costs(
         *(
             cost_output.cost_of(scenario.context, scenario.clusters, scenario.running)
@@ -323,7 +323,7 @@ def gateway_rows(answer: Answer) -> list[Row]:
 
 
 def _reach_lines(services: Sequence[LessReach]) -> list[str]:
-    """Return which services have no gateway then, and which are still served by others."""
+    """Return the services without a remaining gateway, and the services that other gateways still serve."""
     by_left: dict[str, list[str]] = {}
     for service in sorted(services, key=lambda service: not service.left.is_cut_off):
         remaining = [f"{name} on {cluster}" for name, cluster in service.left.gateways.items()]

@@ -34,7 +34,8 @@ class Displaced:
 
 
 def loss_of(scenario: Scenario, question: Question) -> Loss:
-    """Return what a question loses. Raises QuestionError for all names of the question that the fleet does not have."""
+    """Return the clusters and nodes that a query removes. Raises QuestionError for all names in the query that the
+    fleet does not have."""
     deployments = {f"{deployment.namespace}/{deployment.name}" for deployment in scenario.deployments}
     problems = question.unknown(deployments, scenario.context.fleet.classes)
     clusters: set[str] = set()
@@ -113,8 +114,8 @@ def _zones(scenario: Scenario, key: PoolKey) -> frozenset[str]:
 
 
 def _lost_nodes(pool: Pool, lost: Iterable[str], zones: frozenset[str]) -> int:
-    """Return how many nodes a pool loses with zones ("": all of them). Its nodes are spread evenly over its zones, and
-    of a rest those that are lost have most."""
+    """Return the number of nodes that a pool loses with zones ("": all of them). The nodes are spread evenly over the
+    zones, and the lost zones have the larger shares."""
     lost_zones = set(lost)
     if "" in lost_zones or lost_zones >= zones:
         return pool.nodes

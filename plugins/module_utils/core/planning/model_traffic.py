@@ -287,7 +287,7 @@ def _kept(context: Context, leaving: Iterable[LeavingGateway] = ()) -> list[tupl
 
 
 def _cluster_gateway(context: Context, name: str, platform: Platform | None) -> ClusterGateway:
-    """Return what is known of a cluster's gateway: by its status, or by that of earlier runs."""
+    """Return the known gateway of a cluster: from its status, or from the status of earlier runs."""
     status = platform.resource.status if platform else None
     gateway = status.gateway if status else None
     if context.observed is None and not (gateway and gateway.hostname):
@@ -603,7 +603,7 @@ def _had_auth(context: Context, ref: Ref) -> bool:
 
 
 def _named_callers(routed: Iterable[RoutedModel]) -> Iterable[str]:
-    """Yield which endpoints outside of the fleet get the names of callers, of each gateway in one message."""
+    """Yield the external endpoints that receive the names of callers, in one message for each gateway."""
     services_by_gateway: dict[str, list[str]] = {}
     for route in (model.route for model in routed if model.route.gateway.spec.auth):
         outside = sorted(endpoint.name for endpoint in route.knowing_callers)

@@ -116,7 +116,7 @@ class Question(api.Model):
 
     @property
     def parts(self) -> list[str]:
-        """Return what happens, a line each, and what is asked twice once."""
+        """Return the changes in the query, one line each, without duplicates."""
         changes = [f"{lost} is lost" if not lost.match_labels else f"{lost} are lost" for lost in self.lose or ()]
         changes += [f"{path} is added" for path in self.add or ()]
         changes += [f"{name} has {count(number, 'replica')}" for name, number in sorted((self.scale or {}).items())]
@@ -144,7 +144,8 @@ def read_question(variable: object) -> Question:
 
 
 def read_survival(variable: object) -> Survival:
-    """Return what every service of a fleet has to survive, as a variable says it. Raises QuestionError."""
+    """Return the losses that every service of a fleet must survive, from the value of a variable. Raises
+    QuestionError."""
     return _read(_value(variable, SURVIVE), Survival, SURVIVE)
 
 

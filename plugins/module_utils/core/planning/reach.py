@@ -31,7 +31,7 @@ class Reach:
         return {name: cluster for name, cluster in self.gateways.items() if cluster in clusters}
 
     def without(self, clusters: Collection[str]) -> Reach:
-        """Return what is left without these clusters."""
+        """Return the remaining gateways without these clusters."""
         remaining_gateways = {name: cluster for name, cluster in self.gateways.items() if cluster not in clusters}
         return Reach(remaining_gateways, self.has_path)
 

@@ -238,7 +238,7 @@ def _services(plan: Plan, observed: Observed, routes: Iterable[_RouteStatus]) ->
 
 
 def refused_gateways(plan: Plan, service: api.ModelService) -> str:
-    """Return why gateways that select a service are not made."""
+    """Return the reasons for the refusal of gateways that select a service."""
     selecting = (gateway.name for gateway in plan.context.fleet.model_gateways if gateway.serves(service.labels))
     reasons = (f"{name} is not made: {plan.models.refused[name]}" for name in selecting if name in plan.models.refused)
     return "; ".join(reasons)

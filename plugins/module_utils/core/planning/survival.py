@@ -173,7 +173,7 @@ class Shortfall:
 
     @property
     def what(self) -> str:
-        """Return what is lost, and what is left."""
+        """Return the remaining number of endpoints, gateways or replicas, and the loss."""
         what = {
             "service": "no endpoint",
             "gateway": "no gateway",
@@ -187,7 +187,7 @@ class Shortfall:
 
     @property
     def why(self) -> list[str]:
-        """Return why what is lost finds no other place."""
+        """Return the reasons for the missing replacements."""
         if self.requirement.kind == "gateway":
             return [_serving_alone(self.requirement.gateways)]
         pending = [
@@ -207,7 +207,7 @@ class Shortfall:
 
     @property
     def fixes(self) -> str:
-        """Return what would fix it."""
+        """Return the change that would fix the shortfall, with its price."""
         if self.requirement.kind == "gateway":
             cluster = "another cluster" if self.requirement.gateways else "a cluster of the fleet"
             return f"An InferenceGateway on {cluster} whose serviceSelector matches its labels would fix it"
@@ -222,7 +222,7 @@ class Shortfall:
 
 
 def _serving_alone(gateways: Sequence[tuple[str, str]]) -> str:
-    """Return which gateways serve a service, by cluster, where these are all."""
+    """Return a sentence that names all gateways of a service, by cluster."""
     descriptions = [f"{name} on {cluster}" for cluster, name in gateways]
     if not descriptions:
         return "No InferenceGateway of the fleet serves it"
@@ -230,7 +230,8 @@ def _serving_alone(gateways: Sequence[tuple[str, str]]) -> str:
 
 
 def _price_text(remediation: Addition) -> str:
-    """Return what the nodes of a remediation cost, or by what it is the cheapest one; empty for one without nodes."""
+    """Return the price of the nodes of a remediation, or the criterion by which it is the cheapest one; "" for a
+    remediation without nodes."""
     if not remediation.nodes:
         return ""
     if remediation.per_hour is not None:
@@ -276,8 +277,8 @@ def survey(plan: Plan, options: Options, of_fleet: Survival | None = None) -> Su
 
 
 def _required(deployments: Iterable[Deployment]) -> dict[Key, list[Minimum]]:
-    """Return how many replicas of deployments have to be left, of those that say so: once for the whole fleet, and for
-    each label of clusters."""
+    """Return the minimum numbers of replicas of deployments that have a minimum: for the whole fleet, and for each
+    label of clusters."""
     minimums: dict[Key, list[Minimum]] = {}
     for deployment in sorted(deployments, key=lambda deployment: deployment.key):
         replicas_by_key: dict[str, int] = {}
@@ -307,7 +308,7 @@ class _Requirements:
                 self._deployments[owner] = _stricter(survival, self._deployments.get(owner, survival))
 
     def of(self, scenario: Scenario, only: Requirement | None = None) -> list[Requirement]:
-        """Return what has to be left of each service and deployment, with the places that a fleet has for them."""
+        """Return the requirements of each service and deployment, with the number of replicas on each cluster."""
         keys = [key for key in self._services if only is None or (only.kind, only.key) == ("service", key)]
         lost = self._clusters.difference(cluster.name for cluster in scenario.clusters)
         reached = self._reached if only is None else {}
@@ -336,7 +337,8 @@ class _Requirements:
     def _of_deployment(
         self, scenario: Scenario, key: Key, entries: Iterable[Minimum], replica_counts: Counter[str]
     ) -> Iterator[Requirement]:
-        """Yield what has to be left of a deployment: of all its replicas, and of those on each label of clusters."""
+        """Yield the requirements of a deployment: for all its replicas, and for the replicas on each label of
+        clusters."""
         (deployment,) = (candidate for candidate in scenario.deployments if candidate.key == key)
         survival = self._deployments[key]
         for entry in entries:
@@ -400,7 +402,7 @@ def _requirement(kind: Kind, key: Key, survival: Survival, minimum: int, counts:
 
 
 def _of_gateways(key: Key, survival: Survival, reach: Reach) -> Requirement:
-    """Return what has to be left of the gateways that serve a service."""
+    """Return the requirement for the gateways of a service."""
     gateway_counts = Counter([*reach.gateways.values(), *([""] if reach.has_path else [])])
     gateways = sorted((cluster, name) for name, cluster in reach.gateways.items())
     return replace(_requirement("gateway", key, survival, 1, gateway_counts), gateways=tuple(gateways))
@@ -500,7 +502,7 @@ def _shortfalls(
 
 
 def _left(requirements: Sequence[Requirement], lost: Clusters, scenario: Scenario, decided: Schedule) -> list[int]:
-    """Return what is left for each requirement after a loss, with what is placed again."""
+    """Return the remaining number for each requirement after a loss, including rescheduled replicas."""
     placed = [placement for placement in decided.placements if placement.state == "new"]
     replicas = [scenario.resource(placement) for placement in placed]
     replica_keys = {(replica.namespace, replica.name) for replica in replicas}

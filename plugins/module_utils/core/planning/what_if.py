@@ -241,7 +241,7 @@ def _lost_gateways(scenario: Scenario, lost: Loss) -> LostGateways:
 
 
 def _reasons(displaced: Iterable[Displaced], decided: Schedule) -> dict[Key, str]:
-    """Return why replicas run no longer, by namespace and name."""
+    """Return the reason for the end of each replica, by namespace and name."""
     stopped = [(entry.replica, entry.reason) for entry in decided.dropped]
     stopped += [(entry.replica, entry.reason) for entry in displaced]
     return {(replica.namespace, replica.name): reason for replica, reason in stopped}

@@ -29,7 +29,7 @@ class Classes(Protocol):
 
 
 def cluster_needs(cluster: Any, fleet: Classes) -> Iterator[Problem]:
-    """Yield what the pools of an InferenceCluster need in its cloud."""
+    """Yield the cloud requirements of the pools of an InferenceCluster."""
     cloud = registry.BY_SOURCE.get(cluster.spec.cluster.source)
     if cloud is None:
         return
@@ -50,7 +50,7 @@ def cluster_needs(cluster: Any, fleet: Classes) -> Iterator[Problem]:
 
 
 def cloud_cluster_needs(cluster: Any, _fleet: Classes) -> Iterator[Problem]:
-    """Yield what the pools of a cluster of the kind of a cloud need. One that is composed is reported as its
+    """Yield the cloud requirements of the pools of a cloud cluster. A composed cloud cluster is reported as its
     InferenceCluster."""
     if is_composed({"metadata": {"labels": cluster.labels}}):
         return

@@ -253,7 +253,7 @@ def _parallelism(engine: Any, path: str, fleet: Classes) -> Iterator[Problem]:
 
 
 def _claim(engine: Any, fleet: Classes) -> _Claim | None:
-    """Return what the pods of an engine claim; None without a claim, and when it cannot be determined.
+    """Return the claim of the pods of an engine; None without a claim, and if the claim cannot be determined.
 
     Devices of an unknown kind may be GPUs where all classes have no others than GPUs and network cards."""
     devices = [device for inference_class in fleet.of_kind("InferenceClass") for device in inference_class.spec.devices]

@@ -34,7 +34,7 @@ def gateway_status(gateway: Any, _fleet: object) -> Iterator[Problem]:
 
 
 def cluster_status(cluster: Any, _fleet: object) -> Iterator[Problem]:
-    """Yield what is wrong with the status of a cluster's gateway."""
+    """Yield problems with the status of a cluster's gateway."""
     gateway = cluster.status and cluster.status.gateway
     if not gateway:
         return

@@ -53,7 +53,7 @@ _AFTER_PLACEMENT = frozenset({CLUSTER_LABEL, REPLICA_INDEX_LABEL})
 
 
 def label_sets_of_placement(clusters: Iterable[InferenceCluster]) -> list[Mapping[str, str]]:
-    """Return what clusters give to endpoints of replicas: first no labels, then each set of labels once."""
+    """Return the labels that clusters add to endpoints of replicas: first no labels, then each set of labels once."""
     label_sets = {tuple(sorted(cluster.placement_labels.items())) for cluster in clusters}
     return [{}, *(dict(pairs) for pairs in sorted(label_sets) if pairs)]
 
@@ -156,8 +156,8 @@ class ServingIndex:
         return self._with_openai[key]
 
     def find(self, namespace: str, labels: Mapping[str, str], *, placed: bool) -> Serving | None:
-        """Return what serves an endpoint with these labels, or with `placed` False a replica that may be placed on any
-        cluster; None when there is none."""
+        """Return the gateway and service of an endpoint with these labels, or with `placed` False of a replica that may
+        be placed on any cluster; None if no service selects it."""
         for placement_labels in () if placed else self._given[1:]:
             serving = next(self._all(namespace, {**placement_labels, **labels}, placed=False), None)
             if serving:

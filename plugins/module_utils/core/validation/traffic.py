@@ -62,7 +62,7 @@ def _odd_paths(endpoint: ModelEndpoint, fleet: Fleet) -> Iterator[Problem]:
 
 
 def _odd_part(path: str) -> str:
-    """Return what makes a path an odd one, "" for nothing."""
+    """Return the part of a path that proxies and backends read differently; "" if there is no such part."""
     decoded = unquote(path)
     if "%" in decoded or "\\" in decoded or ";" in decoded:
         return "one of '%25', '\\' and ';'"

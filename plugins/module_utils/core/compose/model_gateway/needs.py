@@ -69,7 +69,7 @@ class Uncounted:
 def uncounted(
     gateway: api.InferenceGateway, services: Iterable[api.ModelService], selection: PolicySelection
 ) -> Uncounted | None:
-    """Return what a gateway does while nothing can be counted; None for one without budgets."""
+    """Return the action of a gateway while requests cannot be counted; None for a gateway without budgets."""
     served = {
         service.model_name: budgets
         for service in sorted(services, key=lambda service: service.model_name)
