@@ -128,7 +128,7 @@ def mirror_needs(
             {**plain(found), **{f"{MANIFEST}{name}": images for name, images in plain(resources or {}).items()}},
             Locations(**plain(places or {})),
             unnamed=plain(unnamed or {}),
-            own=plain(own or {}),
+            fleet_images=plain(own or {}),
             exclude=plain(exclude),
         )
     except (TypeError, KeyError) as error:

@@ -109,8 +109,8 @@ class Account(Model):
         return (offering.vcpus if offering else None) or 0
 
     def offering(self, machine: str) -> Offering | None:
-        """Return what was observed of a kind of machine."""
-        return next((each for each in self.offerings if each.machine == machine), None)
+        """Return the observed offering of a machine type."""
+        return next((offering for offering in self.offerings if offering.machine == machine), None)
 
     def zones_with(self, offering: Offering) -> frozenset[str] | None:
         """Return the names of the zones that have a kind of machine; None where that is not known."""
@@ -129,42 +129,46 @@ _Part = TypeVar("_Part", bound=Model)
 
 
 def merged(
-    known: Iterable[Account], seen: Iterable[Account], fleet: Mapping[str, Collection[str]] | None = None
+    recorded: Iterable[Account], seen: Iterable[Account], fleet: Mapping[str, Collection[str]] | None = None
 ) -> tuple[Account, ...]:
     """Return accounts with what was observed of some of them later, which wins; sorted.
 
     What was not observed again stays, but for reservations that have ended. `fleet`: the clusters (names in the cloud)
     that the fleet has, by provider; others of these providers are left out.
     """
-    found = {account.key: account for account in known}
+    accounts = {account.key: account for account in recorded}
     for account in seen:
-        found[account.key] = _joined(found.get(account.key), account)
-    return tuple(_of_fleet(found[key], fleet or {}) for key in sorted(found))
+        accounts[account.key] = _joined(accounts.get(account.key), account)
+    return tuple(_of_fleet(accounts[key], fleet or {}) for key in sorted(accounts))
 
 
 def _of_fleet(account: Account, fleet: Mapping[str, Collection[str]]) -> Account:
     names = fleet.get(account.provider)
     if names is None:
         return account
-    return account.model_copy(update={"clusters": [each for each in account.clusters if each.name in names]})
+    return account.model_copy(update={"clusters": [cluster for cluster in account.clusters if cluster.name in names]})
 
 
-def _joined(before: Account | None, seen: Account) -> Account:
-    known = before or seen
-    running = [each for each in known.reservations if not each.until or each.until[:10] >= seen.observed]
-    parts: dict[str, Any] = {
-        "observed": max(known.observed, seen.observed),
-        "quotas": _by_key(known.quotas, seen.quotas, "code"),
+def _joined(earlier: Account | None, seen: Account) -> Account:
+    recorded = earlier or seen
+    running = [
+        reservation
+        for reservation in recorded.reservations
+        if not reservation.until or reservation.until[:10] >= seen.observed
+    ]
+    changes: dict[str, Any] = {
+        "observed": max(recorded.observed, seen.observed),
+        "quotas": _by_key(recorded.quotas, seen.quotas, "code"),
         "reservations": _by_key(running, seen.reservations, "id", "zone"),
-        "offerings": _by_key(known.offerings, seen.offerings, "machine"),
-        "zones": sorted(seen.zones or known.zones, key=lambda zone: zone.name),
-        "clusters": _by_key(known.clusters, seen.clusters, "name"),
+        "offerings": _by_key(recorded.offerings, seen.offerings, "machine"),
+        "zones": sorted(seen.zones or recorded.zones, key=lambda zone: zone.name),
+        "clusters": _by_key(recorded.clusters, seen.clusters, "name"),
     }
-    return seen.model_copy(update=parts)
+    return seen.model_copy(update=changes)
 
 
-def _by_key(known: Sequence[_Part], seen: Sequence[_Part], *keys: str) -> list[_Part]:
-    found: dict[tuple[str, ...], _Part] = {}
-    for each in (*known, *seen):
-        found[tuple(getattr(each, key) for key in keys)] = each
-    return [found[key] for key in sorted(found)]
+def _by_key(recorded: Sequence[_Part], seen: Sequence[_Part], *keys: str) -> list[_Part]:
+    entries: dict[tuple[str, ...], _Part] = {}
+    for entry in (*recorded, *seen):
+        entries[tuple(getattr(entry, key) for key in keys)] = entry
+    return [entries[key] for key in sorted(entries)]

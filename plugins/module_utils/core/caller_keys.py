@@ -130,9 +130,9 @@ def problems(secret: str, callers: Iterable[str], labels: Mapping[str, Any]) -> 
                 yield from map(str, error.problems)
 
 
-def without_key(caller: str, state: State, known: Iterable[str]) -> str:
+def without_key(caller: str, state: State, callers: Iterable[str]) -> str:
     """Return a message for a caller that has no key, with that of the callers with one whose name is most like it."""
-    near = nearest(caller, known)
+    near = nearest(caller, callers)
     return f"{caller} has no key to {state.removesuffix('d')}{f'. Did you mean {near}?' if near else ''}"
 
 
@@ -143,22 +143,22 @@ def ring_of(secret: Object | None) -> Ring:
         times = json.loads(text(secret, "metadata", "annotations", TIMES_ANNOTATION) or "{}")
     except ValueError:
         times = {}
-    known = times if isinstance(times, dict) else {}
-    return Ring(values, {entry: str(known[entry]) for entry in values if entry in known})
+    recorded_times = times if isinstance(times, dict) else {}
+    return Ring(values, {entry: str(recorded_times[entry]) for entry in values if entry in recorded_times})
 
 
 def changed(ring: Ring, request: Request, fresh: Mapping[str, str]) -> Change:
     """Return the keys after a request. `fresh` has a new key for each caller of it, of which those that are needed are
     used. Raises KeysError."""
     values, times = dict(ring.values), dict(ring.times)
-    made: list[str] = []
+    created: list[str] = []
     removed: list[str] = []
     waiting: list[str] = []
 
     def make(caller: str, entry: str) -> None:
         values[entry] = base64.b64encode(fresh[caller].encode()).decode()
         times[entry] = request.now.strftime(_TIME)
-        made.append(caller)
+        created.append(caller)
 
     def drop(entry: str) -> bool:
         times.pop(entry, None)
@@ -170,24 +170,24 @@ def changed(ring: Ring, request: Request, fresh: Mapping[str, str]) -> Change:
         raise KeysError("\n".join([*lines, "state=present makes a key for a caller that has none"]))
     everyone = ring.callers if request.state == "retired" and not request.callers else request.callers
     for caller in dict.fromkeys(everyone):
-        own, following = entries_of(caller)
-        if request.state == "present" and own not in values and following not in values:
-            make(caller, own)
+        current, following = entries_of(caller)
+        if request.state == "present" and current not in values and following not in values:
+            make(caller, current)
         elif request.state == "rotated" and (request.force or following not in values):
             make(caller, following)
-        elif request.state == "revoked" and any([drop(own), drop(following)]):
+        elif request.state == "revoked" and any([drop(current), drop(following)]):
             removed.append(caller)
         elif request.state == "retired" and following in values:
             if not _is_old(times.get(following, ""), request):
                 waiting.append(caller)
                 continue
-            values[own] = values[following]
-            times.pop(own, None)
+            values[current] = values[following]
+            times.pop(current, None)
             if following in times:
-                times[own] = times[following]
+                times[current] = times[following]
             drop(following)
             removed.append(caller)
-    return Change(Ring(values, times), tuple(made), tuple(removed), tuple(waiting), without)
+    return Change(Ring(values, times), tuple(created), tuple(removed), tuple(waiting), without)
 
 
 def secret_object(name: str, ring: Ring, labels: Mapping[str, str], live: Object | None) -> Object:
@@ -236,29 +236,31 @@ def shown(secret: Object | None) -> dict[str, Any]:
 
 def listed(secrets: Iterable[Object], now: datetime.datetime) -> list[dict[str, Any]]:
     """Return the callers that have keys in Secrets, with the ages of those in seconds, and their labels."""
-    found = []
+    callers = []
     for secret in secrets:
         ring = ring_of(secret)
         labels = dict(fields(secret, "metadata", "labels"))
         for caller in ring.callers:
             entries = [_entry(entry, ring, now) for entry in entries_of(caller) if entry in ring.values]
             name = text(secret, "metadata", "name")
-            found.append({"name": caller, "secret": name, "labels": labels, "entries": entries})
-    return sorted(found, key=lambda each: (str(each["name"]), str(each["secret"])))
+            callers.append({"name": caller, "secret": name, "labels": labels, "entries": entries})
+    return sorted(callers, key=lambda each: (str(each["name"]), str(each["secret"])))
 
 
 def _entry(entry: str, ring: Ring, now: datetime.datetime) -> dict[str, Any]:
-    made = ring.times.get(entry, "")
-    since = _parsed(made)
+    created = ring.times.get(entry, "")
+    since = _parsed(created)
     age = None if since is None else max(0, int((now - since).total_seconds()))
-    return {"name": entry, "made": made, "age": age}
+    return {"name": entry, "made": created, "age": age}
 
 
-def _is_old(made: str, request: Request) -> bool:
-    """Return whether a next key is there for long enough; one of which no time is known only without a grace."""
+def _is_old(created: str, request: Request) -> bool:
+    """Return True if a next key has reached the end of its grace period.
+
+    A key without a known time is old only if there is no grace period."""
     if request.grace <= 0:
         return True
-    since = _parsed(made)
+    since = _parsed(created)
     return since is not None and (request.now - since).total_seconds() >= request.grace
 
 

@@ -60,10 +60,10 @@ class Reading:
 
     def __add__(self, other: Reading) -> Reading:
         """Combine two readings. For a subject of both, the first one counts."""
-        more = [incident for incident in other.incidents if incident.subject not in self.subjects]
+        additional = [incident for incident in other.incidents if incident.subject not in self.subjects]
         subjects = self.subjects | other.subjects
         unknown = (self.unknown | other.unknown) - subjects
-        return Reading((*self.incidents, *more), subjects, unknown, self.complete | other.complete)
+        return Reading((*self.incidents, *additional), subjects, unknown, self.complete | other.complete)
 
 
 @dataclass(frozen=True)
@@ -114,32 +114,32 @@ class Turn:
 def advance(memory: Memory, reading: Reading, now: datetime, delays: Mapping[str, float]) -> Turn:
     """Return the events of a reading. `delays`: seconds that an incident of a type has to last before its event."""
     events: list[Event] = []
-    kept: dict[Subject, Remembered] = {}
+    memories: dict[Subject, Remembered] = {}
     incidents = {incident.subject: incident for incident in reading.incidents}
     for subject, incident in sorted(incidents.items(), key=itemgetter(0)):
-        before = memory.get(subject)
-        since = before.since if before else _valid(incident.since, now)
-        reported = before is not None and before.reported
+        remembered = memory.get(subject)
+        since = remembered.since if remembered else _valid(incident.since, now)
+        reported = remembered is not None and remembered.reported
         if not reported and (now - _moment(since)).total_seconds() >= delays.get(subject.type, 0.0):
             events.append(Event(subject, subject.type, incident.reason, incident.message, since))
             reported = True
-        kept[subject] = Remembered(since, reported)
-    for subject, before in sorted(memory.items(), key=itemgetter(0)):
+        memories[subject] = Remembered(since, reported)
+    for subject, remembered in sorted(memory.items(), key=itemgetter(0)):
         if subject in incidents:
             continue
         if subject in reading.subjects:
-            events += [_end(subject, before, now)] if before.reported else []
+            events += [_end(subject, remembered, now)] if remembered.reported else []
         elif subject in reading.unknown or subject.type not in reading.complete:
-            kept[subject] = before
-    return Turn(kept, tuple(events))
+            memories[subject] = remembered
+    return Turn(memories, tuple(events))
 
 
-def _end(subject: Subject, before: Remembered, now: datetime) -> Event:
+def _end(subject: Subject, remembered: Remembered, now: datetime) -> Event:
     if subject.type == CLUSTER_LOST:
-        message = f"Cluster {subject.name} is ready; it was lost since {before.since}"
+        message = f"Cluster {subject.name} is ready; it was lost since {remembered.since}"
         return Event(subject, CLUSTER_RECOVERED, "Ready", message, now.strftime(TIME))
     name = f"{subject.namespace}/{subject.name}"
-    message = f"All replicas of ModelDeployment {name} are placed; some were pending since {before.since}"
+    message = f"All replicas of ModelDeployment {name} are placed; some were pending since {remembered.since}"
     return Event(subject, DEPLOYMENT_PLACED, "Placed", message, now.strftime(TIME))
 
 
@@ -208,12 +208,12 @@ def of_deployments(resources: Iterable[Object]) -> Reading:
     return Reading(tuple(incidents), frozenset(subjects), frozenset(skipped), frozenset({DEPLOYMENT_PENDING}))
 
 
-def of_plan(plan: Object, written: datetime) -> Reading:
+def of_plan(plan: Object, planned_at: datetime) -> Reading:
     """Return a reading of the deployments of plan.json, which was written then."""
     incidents: dict[Subject, Incident] = {}
     for entry in entries(plan, "pending"):
         subject = _of_entry(entry)
-        incidents[subject] = Incident(subject, text(entry, "reason"), text(entry, "message"), written.strftime(TIME))
+        incidents[subject] = Incident(subject, text(entry, "reason"), text(entry, "message"), planned_at.strftime(TIME))
     placed = {_of_entry(entry) for entry in entries(plan, "placements") if text(entry, "deployment")}
     subjects = frozenset(placed | incidents.keys())
     return Reading(tuple(incidents.values()), subjects, complete=frozenset({DEPLOYMENT_PENDING}))

@@ -73,15 +73,15 @@ class Loaded:
     def with_problems(self, problems: Iterable[Problem]) -> Loaded:
         """Return the same with problems of resources (with `ref`, canonical path) that are no matter of the manifests
         alone."""
-        found = tuple(map(self.locate, problems))
-        refs = {problem.ref for problem in found if problem.ref is not None and problem.severity == "error"}
-        if not found:
+        located = tuple(map(self.locate, problems))
+        refs = {problem.ref for problem in located if problem.ref is not None and problem.severity == "error"}
+        if not located:
             return self
         return replace(
             self,
             resources=tuple(resource for resource in self.resources if resource.ref not in refs),
             unresolved=tuple(resource for resource in self.unresolved if resource.ref not in refs),
-            problems=(*self.problems, *found),
+            problems=(*self.problems, *located),
             invalid=self.invalid | refs,
         )
 
@@ -107,9 +107,9 @@ class Loaded:
     def held_clusters(self, resources: Iterable[Object]) -> frozenset[str]:
         """Names of the clusters that have to stay as they are: there is an error in the manifest of the cluster, or in
         that of a class of its pools. `resources`: all that are known, in wire form."""
-        own = frozenset(ref.name for ref in self.unusable if ref.kind in registry.CLUSTER_KINDS)
+        invalid_clusters = frozenset(ref.name for ref in self.unusable if ref.kind in registry.CLUSTER_KINDS)
         classes = {ref.name for ref in self.unusable if ref.kind == "InferenceClass"}
-        return own.union(
+        return invalid_clusters.union(
             text(value, "metadata", "name")
             for value in resources
             if text(value, "kind") == "InferenceCluster"
@@ -141,7 +141,7 @@ class _Item:
 
     def locate(self, problem: Problem, ref: Ref | None = None) -> Problem:
         """`problem` (path as written) with its place in the file."""
-        place = self.place.nearest(path_components(problem.path))
+        position = self.place.nearest(path_components(problem.path))
         path = problem.path
         if self.prefix:
             path = f"{self.prefix}.{path}" if path else self.prefix
@@ -153,7 +153,7 @@ class _Item:
             hint=printable(problem.hint),
             ref=None,
         )
-        return located.at(file=self.document.file, line=place.line, document=self.document.number, ref=ref)
+        return located.at(file=self.document.file, line=position.line, document=self.document.number, ref=ref)
 
 
 @dataclass(frozen=True)
@@ -166,8 +166,8 @@ class _Read:
 
     def locate(self, problem: Problem) -> Problem:
         """`problem` (canonical path) with its place in the file."""
-        written = replace(problem, path=conversion.written_path(self.origin, problem.path))
-        return self.item.locate(written, self.resource.ref)
+        original = replace(problem, path=conversion.written_path(self.origin, problem.path))
+        return self.item.locate(original, self.resource.ref)
 
 
 _HELD_WHOLE = frozenset({api.InferenceGateway.KIND, api.CallerPolicy.KIND})
@@ -204,13 +204,13 @@ class _Loader:
             self._unread.append(references.Unread())
         sound = [read.resource for ref, read in sorted(self._read.items()) if ref not in self._invalid]
         unresolved: set[Ref] = set()
-        found = references.References(sound, frozenset(self._invalid), self._unread)
+        known_references = references.References(sound, frozenset(self._invalid), self._unread)
         for item, ref, canonical in self._checked_later:
             namespace = ref.namespace if ref else ""
-            for problem in found.problems_of_invalid(canonical.document, namespace):
-                written = conversion.written_path(canonical.origin, problem.path)
-                self._problems.append(item.locate(replace(problem, path=written), ref))
-        for problem in found.problems():
+            for problem in known_references.problems_of_invalid(canonical.document, namespace):
+                path = conversion.written_path(canonical.origin, problem.path)
+                self._problems.append(item.locate(replace(problem, path=path), ref))
+        for problem in known_references.problems():
             if problem.ref is None:
                 self._problems.append(problem)
                 continue
@@ -258,9 +258,9 @@ class _Loader:
         if isinstance(value, dict) and kind and "kind" not in value and "apiVersion" not in value:
             # Items of a typed list as the API server sends it do not repeat their type.
             value = {"apiVersion": item.value.get("apiVersion"), "kind": kind, **value}
-        place = item.place.nearest(["items", index])
+        position = item.place.nearest(["items", index])
         prefix = f"{item.prefix}.items[{index}]" if item.prefix else f"items[{index}]"
-        return _Item(item.document, value, place, prefix)
+        return _Item(item.document, value, position, prefix)
 
     def _take(self, item: _Item) -> None:
         if item.value is None and not item.document.complete:
@@ -290,10 +290,10 @@ class _Loader:
         self._validate(item, ref)
 
     def _refuse_duplicate(self, ref: Ref, item: _Item) -> None:
-        first = self._first.setdefault(ref, item)
-        if first is item:
+        original = self._first.setdefault(ref, item)
+        if original is item:
             return
-        message = f"is defined twice: also in {first.document.file}, line {first.line}"
+        message = f"is defined twice: also in {original.document.file}, line {original.line}"
         self._problems.append(
             item.locate(Problem(message, hint="Keep one of the two, or give them different names"), ref)
         )
@@ -302,11 +302,11 @@ class _Loader:
     def _validate(self, item: _Item, ref: Ref | None) -> None:
         """Canonical form, then the models; what is valid is kept, anything else becomes problems."""
         pasted = list(pasted_keys(item.value))
-        places = {problem.path for problem in pasted}
+        pasted_paths = {problem.path for problem in pasted}
 
         def refuse(problems: Iterable[Problem]) -> None:
             # One problem per field: that of the key comes before all others.
-            self._refuse(item, ref, [*pasted, *(each for each in problems if each.path not in places)])
+            self._refuse(item, ref, [*pasted, *(problem for problem in problems if problem.path not in pasted_paths)])
 
         try:
             canonical = conversion.canonical(item.value)
@@ -340,11 +340,12 @@ class _Loader:
 
 
 def _unidentified(value: Any) -> references.Unread:
-    """Return what an object may be that does not say which of ours it is. One without a name may have any."""
-    known = value if isinstance(value, dict) else {}
-    kind, metadata = known.get("kind"), known.get("metadata")
-    named = isinstance(metadata, dict) and isinstance(metadata.get("name"), str) and metadata["name"]
-    nameless = not named and ("kind" in known or "apiVersion" in known)
+    """Return the resources that an object without a known type might be. An object without a name might have any
+    name."""
+    mapping = value if isinstance(value, dict) else {}
+    kind, metadata = mapping.get("kind"), mapping.get("metadata")
+    has_name = isinstance(metadata, dict) and isinstance(metadata.get("name"), str) and metadata["name"]
+    nameless = not has_name and ("kind" in mapping or "apiVersion" in mapping)
     return references.Unread(
         kind=kind if isinstance(kind, str) and kind in api.KINDS else "",
         text=None if nameless else json.dumps(value, ensure_ascii=False, default=str),
@@ -401,7 +402,7 @@ _SECRET = Problem(
 
 
 def _recognise(item: _Item) -> tuple[Problem | None, str]:
-    """Return what is wrong with apiVersion and kind, and the object in words when it is none of ours."""
+    """Return the problem of apiVersion and kind, and a description of the object if it is not a fleet resource."""
     value = item.value
     if not isinstance(value, dict):
         hint = "A manifest is a mapping with apiVersion, kind, metadata and spec"
@@ -411,22 +412,28 @@ def _recognise(item: _Item) -> tuple[Problem | None, str]:
             hint = "Manifests are read as they are: decrypt it, and keep secrets in Secrets of the cluster"
         return Problem(f"is {type_words(value)}, not a manifest", hint=hint), ""
     version, kind = value.get("apiVersion"), value.get("kind")
-    other = _NOT_MANIFESTS.get(item.document.file.replace("\\", "/").rpartition("/")[2].lower())
+    file_type = _NOT_MANIFESTS.get(item.document.file.replace("\\", "/").rpartition("/")[2].lower())
     if version is None and kind is None:
-        hint = _RENDER[other] if other else "A manifest starts with apiVersion and kind; move other files elsewhere"
-        words = f" ({other})" if other else ""
-        return Problem(f"is not a manifest{words}: it has neither apiVersion nor kind", hint=hint), ""
-    for name, given in (("apiVersion", version), ("kind", kind)):
-        if given is not None and not isinstance(given, str):
-            return Problem(f"must be text, is {type_words(given)}", name, short(given), f"Write {name} as a word"), ""
+        hint = (
+            _RENDER[file_type]
+            if file_type
+            else "A manifest starts with apiVersion and kind; move other files elsewhere"
+        )
+        description = f" ({file_type})" if file_type else ""
+        return Problem(f"is not a manifest{description}: it has neither apiVersion nor kind", hint=hint), ""
+    for name, type_value in (("apiVersion", version), ("kind", kind)):
+        if type_value is not None and not isinstance(type_value, str):
+            return Problem(
+                f"must be text, is {type_words(type_value)}", name, short(type_value), f"Write {name} as a word"
+            ), ""
     return _recognise_type(version or "", kind or "", value)
 
 
 def _recognise_type(api_version: str, kind: str, value: Mapping[str, Any]) -> tuple[Problem | None, str]:
     group, slash, version = api_version.rpartition("/")
-    known = api.KINDS.get(kind) or _KINDS_BY_LOWER.get(kind.lower())
-    ours = _near_group(group if slash else version)
-    if known is None and not ours:
+    model = api.KINDS.get(kind) or _KINDS_BY_LOWER.get(kind.lower())
+    is_fleet_group = _near_group(group if slash else version)
+    if model is None and not is_fleet_group:
         if not kind:
             return Problem("is missing", "kind", hint="Every manifest names its kind"), ""
         if not api_version:
@@ -440,14 +447,14 @@ def _recognise_type(api_version: str, kind: str, value: Mapping[str, Any]) -> tu
             # SOPS encrypts the values of files that are committed.
             problem = None if "sops" in value else _SECRET
         return problem, printable(f"{api_version[:80]} {kind[:80]} {_object_name(value)}")
-    if known is None:
+    if model is None:
         return _unknown_kind(kind), ""
-    served = f"{known.GROUP}/{api.VERSION}"
-    if kind != known.KIND:
-        return Problem("is not a known kind", "kind", short(kind), f"Did you mean {known.KIND}?"), ""
+    served = f"{model.GROUP}/{api.VERSION}"
+    if kind != model.KIND:
+        return Problem("is not a known kind", "kind", short(kind), f"Did you mean {model.KIND}?"), ""
     if not api_version:
         return Problem("is missing", "apiVersion", hint=f"{kind} is apiVersion: {served}"), ""
-    if group != known.GROUP:
+    if group != model.GROUP:
         message = f"{kind} does not belong to this API group"
         return Problem(message, "apiVersion", short(api_version), f"Write apiVersion: {served}"), ""
     if version != api.VERSION:

@@ -133,8 +133,8 @@ def _put_list(
     for below in value:
         kind = type(below)
         if kind is str:
-            written = _block(below, indent) if "\n" in below else _scalar(below)
-            put(f"{lead}- {written}\n")
+            text = _block(below, indent) if "\n" in below else _scalar(below)
+            put(f"{lead}- {text}\n")
         elif kind is dict:
             if below:
                 _put_mapping(below, f"{lead}- ", deeper, put, items)
@@ -184,8 +184,8 @@ def _scalar(text: str) -> str:
     if _NUMBER_LIKE.fullmatch(text):
         return f'"{text}"'
     # Its text does not depend on its column, as it takes no second line.
-    written = emitted((SequenceStartEvent(None, None, True, flow_style=False), _text_event(text), SequenceEndEvent()))
-    return written[2:-1]
+    sequence = emitted((SequenceStartEvent(None, None, True, flow_style=False), _text_event(text), SequenceEndEvent()))
+    return sequence[2:-1]
 
 
 @lru_cache(maxsize=1 << 10)

@@ -99,21 +99,21 @@ def is_dns_label(name: str) -> bool:
     return bool(_DNS_LABEL.fullmatch(name))
 
 
-def child_name(*parts: str, limit: int = LABEL_LIMIT) -> str:
+def child_name(*segments: str, limit: int = LABEL_LIMIT) -> str:
     """The parts joined with "-", cut to fit into `limit`, and the first 5 hex digits of the SHA-256 of the uncut join.
 
     With the default limit the result equals that of the reference implementation. The hash is always appended.
     """
-    full = "-".join(parts)
+    full = "-".join(segments)
     return _cut(full, full, limit, _CHILD_DIGITS)
 
 
-def joined_name(*parts: str) -> str:
+def joined_name(*segments: str) -> str:
     """The parts joined with "-", as in a child name, with a hash that other parts do not have, however they are cut up.
 
     `child_name` hashes the joined text, which "a-b" and "c" have in common with "a" and "b-c". No name has a "/".
     """
-    return _cut("-".join(parts), "/".join(parts), LABEL_LIMIT, _WIDE_DIGITS)
+    return _cut("-".join(segments), "/".join(segments), LABEL_LIMIT, _WIDE_DIGITS)
 
 
 def replica_name(namespace: str, deployment: str, cluster: str, index: int) -> str:

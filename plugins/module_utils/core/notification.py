@@ -57,18 +57,18 @@ class Notification:
     counts: Mapping[str, int] = field(default_factory=dict)
 
     def events(self, before: Collection[str]) -> list[Event]:
-        """Return what happened. `before`: the subjects that were wrong in the last run."""
-        found: set[Event] = {each.event for each in self.wrong}
+        """Return the events of the run. `before`: the subjects of problems in the last run."""
+        happened: set[Event] = {trouble.event for trouble in self.wrong}
         if before and not self.wrong:
-            found.add("recovered")
+            happened.add("recovered")
         if self.changed:
-            found.add("changed")
-        return [event for event in EVENTS if event in found]
+            happened.add("changed")
+        return [event for event in EVENTS if event in happened]
 
     @property
     def subjects(self) -> list[str]:
         """The subjects of all that is wrong; reasons have counts and times, and say it differently in each run."""
-        return sorted({f"{each.event}: {each.subject}" for each in self.wrong})
+        return sorted({f"{trouble.event}: {trouble.subject}" for trouble in self.wrong})
 
 
 def of_run(
@@ -83,8 +83,8 @@ def of_run(
     `left_out`: clusters that failed before, so that they are no part of the run.
     """
     wrong: list[Trouble] = []
-    clusters = {name: found for name, found in _mapping(result, "clusters").items() if isinstance(found, Mapping)}
-    failed = [name for name, found in sorted(clusters.items()) if found.get("failed")]
+    clusters = {name: report for name, report in _mapping(result, "clusters").items() if isinstance(report, Mapping)}
+    failed = [name for name, report in sorted(clusters.items()) if report.get("failed")]
     if result.get("failed") and not failed:
         # Its hosts have all failed with it.
         return Notification(fleet, run, _has_changed(result), [Trouble("failed", "the run", _failure(result))])
@@ -96,11 +96,11 @@ def of_run(
     summary = _mapping(result, "summary")
     counts = {
         "clusters": _number(summary, "clusters"),
-        "clusters_failed": sum(each.subject.startswith("cluster ") for each in wrong),
-        "clusters_changed": sum(bool(found.get("changed")) for found in clusters.values()),
+        "clusters_failed": sum(trouble.subject.startswith("cluster ") for trouble in wrong),
+        "clusters_changed": sum(bool(report.get("changed")) for report in clusters.values()),
         "replicas_placed": _number(summary, "placed"),
         "replicas_pending": _number(_mapping(read, "replicas"), "pending"),
-        "unready": sum(each.event == "unready" for each in wrong),
+        "unready": sum(trouble.event == "unready" for trouble in wrong),
         "objects": _number(summary, "objects"),
     }
     return Notification(fleet, run, _has_changed(result), wrong, counts)
@@ -118,55 +118,58 @@ def of_event(fleet: str, event: Mapping[str, Any], time: str) -> dict[str, Any]:
     subject = f"cluster {event['cluster']}" if event.get("cluster") else deployment
     reason = ": ".join(str(event[key]) for key in ("reason", "message") if event.get(key))
     trouble = Trouble(kind, subject, _cut(reason))
-    found = Notification(fleet, {}, changed=False, wrong=[trouble] if kind in BAD else [])
+    notification = Notification(fleet, {}, changed=False, wrong=[trouble] if kind in BAD else [])
     line_ = f"Fleet {fleet}: {event['type'].replace('_', ' ')}. {trouble}"
-    return {**document(found, [kind], time), "event": dict(event), "text": line_}
+    return {**document(notification, [kind], time), "event": dict(event), "text": line_}
 
 
-def document(found: Notification, events: Sequence[Event], time: str) -> dict[str, Any]:
+def document(notification: Notification, events: Sequence[Event], time: str) -> dict[str, Any]:
     """Return the document of a notification. `time`: when the run ended, by RFC 3339."""
     content: dict[str, Any] = {
         "schema": SCHEMA,
-        "fleet": found.fleet,
-        "run": dict(found.run),
+        "fleet": notification.fleet,
+        "run": dict(notification.run),
         "time": time,
         "outcome": events[0] if events else "unchanged",
         "events": list(events),
-        "counts": dict(found.counts),
-        "wrong": [each.document for each in found.wrong[:_MOST]],
-        "wrong_more": max(0, len(found.wrong) - _MOST),
-        "text": line(found, events),
+        "counts": dict(notification.counts),
+        "wrong": [trouble.document for trouble in notification.wrong[:_MOST]],
+        "wrong_more": max(0, len(notification.wrong) - _MOST),
+        "text": line(notification, events),
     }
     # A rulebook that receives it passes it on as variables.
     document_: dict[str, Any] = without_templates(content)
     return document_
 
 
-def line(found: Notification, events: Sequence[Event]) -> str:
+def line(notification: Notification, events: Sequence[Event]) -> str:
     """Return a notification in one line."""
-    counts = found.counts
-    parts = []
-    if any(each.subject == "the run" for each in found.wrong):
-        parts.append("the run failed")
+    counts = notification.counts
+    phrases = []
+    if any(trouble.subject == "the run" for trouble in notification.wrong):
+        phrases.append("the run failed")
     if counts.get("clusters_failed"):
-        parts.append(f"{counts['clusters_failed']} of {count(_clusters(counts), 'cluster')} failed")
+        phrases.append(f"{counts['clusters_failed']} of {count(_clusters(counts), 'cluster')} failed")
     if counts.get("unready"):
-        parts.append(f"{counts['unready']} not ready")
+        phrases.append(f"{counts['unready']} not ready")
     if counts.get("replicas_pending"):
-        parts.append(f"{count(counts['replicas_pending'], 'replica')} pending")
+        phrases.append(f"{count(counts['replicas_pending'], 'replica')} pending")
     if "recovered" in events:
-        parts.append("what was wrong is well again")
-    if not parts:
-        parts.append("changed" if found.changed else "unchanged")
-    reasons = first_lines(map(str, found.wrong), _IN_TEXT)
-    return ". ".join([f"Fleet {found.fleet}: {', '.join(parts)}", *reasons])
+        phrases.append("what was wrong is well again")
+    if not phrases:
+        phrases.append("changed" if notification.changed else "unchanged")
+    reasons = first_lines(map(str, notification.wrong), _IN_TEXT)
+    return ". ".join([f"Fleet {notification.fleet}: {', '.join(phrases)}", *reasons])
 
 
 def slack(content: Mapping[str, Any]) -> dict[str, Any]:
     """Return a document as a message for incoming webhooks of Slack, which Mattermost and Rocket.Chat take as well."""
     head, __, __ = str(content["text"]).partition(". ")
     lines = [f"*{_escaped(head)}*"]
-    lines += ["• " + _escaped(": ".join(filter(None, (each["subject"], each["reason"])))) for each in content["wrong"]]
+    lines += [
+        "• " + _escaped(": ".join(filter(None, (trouble["subject"], trouble["reason"]))))
+        for trouble in content["wrong"]
+    ]
     if content["wrong_more"]:
         lines.append(f"and {content['wrong_more']} more")
     return {"text": "\n".join(lines)}
@@ -186,8 +189,8 @@ def _failure(result: Mapping[str, Any]) -> str:
 
 def _findings(read: Mapping[str, Any], kind: str) -> Iterator[tuple[str, str]]:
     """Yield the subject and the reason of each finding of a kind, which are a line in the document of the outcome."""
-    found = _mapping(read, "findings").get(kind)
-    for line_ in found if isinstance(found, list) else ():
+    finding_lines = _mapping(read, "findings").get(kind)
+    for line_ in finding_lines if isinstance(finding_lines, list) else ():
         subject, __, reason = str(line_).partition(": ")
         yield subject, _cut(reason)
 
@@ -197,13 +200,13 @@ def _clusters(counts: Mapping[str, int]) -> int:
 
 
 def _mapping(value: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found = value.get(name)
-    return found if isinstance(found, Mapping) else {}
+    entry = value.get(name)
+    return entry if isinstance(entry, Mapping) else {}
 
 
 def _number(value: Mapping[str, Any], name: str) -> int:
-    found = value.get(name)
-    return found if isinstance(found, int) else 0
+    entry = value.get(name)
+    return entry if isinstance(entry, int) else 0
 
 
 def _cut(value: Any) -> str:

@@ -226,23 +226,23 @@ def accounts(document: Any) -> tuple[Account, ...]:
     section = _list(document.get("accounts") if isinstance(document, Mapping) else None, "accounts")
     if len(section) > MOST_ACCOUNTS:
         raise ObservationError("accounts", "", f"at most {MOST_ACCOUNTS} accounts")
-    found: dict[tuple[str, str, str], Account] = {}
+    accounts_by_key: dict[tuple[str, str, str], Account] = {}
     for index, entry in enumerate(section):
         path = f"accounts[{index}]"
         account = _account(_map(entry, path), path)
-        if account.key in found:
+        if account.key in accounts_by_key:
             raise ObservationError(path, "", f"each account once; {'/'.join(account.key)} is there twice")
-        found[account.key] = account
-    return tuple(found.values())
+        accounts_by_key[account.key] = account
+    return tuple(accounts_by_key.values())
 
 
 def _account(entry: Mapping[str, Any], path: str) -> Account:
     try:
         return api.read_part(entry, Account)
     except api.InvalidResource as error:
-        first = error.problems[0]
-        expected = f"an account as check records it: {first.message}"
-        raise ObservationError(f"{path}.{first.path}" if first.path else path, first.value, expected) from None
+        problem = error.problems[0]
+        expected = f"an account as check records it: {problem.message}"
+        raise ObservationError(f"{path}.{problem.path}" if problem.path else path, problem.value, expected) from None
 
 
 def wire(observed: Observed) -> dict[str, Any]:
@@ -252,8 +252,8 @@ def wire(observed: Observed) -> dict[str, Any]:
             "unreachable": observed.unreachable,
             "objects": [dict(value) for value in observed.control],
             "secrets": [
-                {"namespace": place[0], "name": place[1], "keys": sorted(keys), **_labels_wire(observed, place)}
-                for place, keys in sorted(observed.secret_keys.items())
+                {"namespace": key[0], "name": key[1], "keys": sorted(keys), **_labels_wire(observed, key)}
+                for key, keys in sorted(observed.secret_keys.items())
             ],
             **({"unread": observed.unread} if observed.unread else {}),
             **(
@@ -280,9 +280,9 @@ def _labels_wire(observed: Observed, secret: tuple[str, str]) -> dict[str, Any]:
     return {"labels": dict(sorted(labels.items()))} if labels else {}
 
 
-def accounts_wire(found: Sequence[Account]) -> list[dict[str, Any]]:
+def accounts_wire(observed: Sequence[Account]) -> list[dict[str, Any]]:
     """The written form of accounts."""
-    return [api.wire(account) for account in found]
+    return [api.wire(account) for account in observed]
 
 
 def _component_wire(component: Component) -> dict[str, Any]:
@@ -345,8 +345,8 @@ def budget_wire(budget: ObservedBudget) -> dict[str, Any]:
     }
 
 
-def _map(value: Any, path: str, *known: str) -> Mapping[str, Any]:
-    """A map with text keys, of the `known` ones if there are any; one that is missing is empty."""
+def _map(value: Any, path: str, *known_keys: str) -> Mapping[str, Any]:
+    """A map with text keys, of the `known_keys` ones if there are any; one that is missing is empty."""
     if value is None:
         return {}
     if not isinstance(value, Mapping):
@@ -354,8 +354,8 @@ def _map(value: Any, path: str, *known: str) -> Mapping[str, Any]:
     for key in value:
         if not isinstance(key, str) or not key:
             raise ObservationError(path, short_value(key), "keys that are text")
-        if known and key not in known:
-            raise ObservationError(field_path(path, key), "", f"no such key. {nearest_key(key, known)}")
+        if known_keys and key not in known_keys:
+            raise ObservationError(field_path(path, key), "", f"no such key. {nearest_key(key, known_keys)}")
     return value
 
 
@@ -387,49 +387,49 @@ def _number(value: Any, path: str, expected: str) -> None:
 
 
 def _component(value: Any, path: str) -> Component:
-    found = _map(value, path, "ready", "message", "addresses")
-    ready = _flag(found.get("ready", False), f"{path}.ready")
+    mapping = _map(value, path, "ready", "message", "addresses")
+    ready = _flag(mapping.get("ready", False), f"{path}.ready")
     addresses = tuple(
         _text(address, f"{path}.addresses[{index}]", required=True)
-        for index, address in enumerate(_list(found.get("addresses"), f"{path}.addresses"))
+        for index, address in enumerate(_list(mapping.get("addresses"), f"{path}.addresses"))
     )
-    return Component(ready, _text(found.get("message"), f"{path}.message"), addresses)
+    return Component(ready, _text(mapping.get("message"), f"{path}.message"), addresses)
 
 
 def _cluster(value: Any, path: str) -> ObservedCluster:
-    found = _map(
+    mapping = _map(
         value,
         path,
         *("unreachable", "declared", "provisioned", "stack", "nodes", "unavailable", "stranded"),
         *("version", "openshift", "budgets"),
         *("secrets", "applied", "objects"),
     )
-    declared = _flag(found.get("declared", False), f"{path}.declared")
-    openshift = _flag(found.get("openshift", False), f"{path}.openshift")
+    declared = _flag(mapping.get("declared", False), f"{path}.declared")
+    openshift = _flag(mapping.get("openshift", False), f"{path}.openshift")
     if declared:
-        if given := sorted(key for key in found if key != "declared" and found[key]):
+        if filled := sorted(key for key in mapping if key != "declared" and mapping[key]):
             expected = "nothing beside declared, which says that the cluster was not read"
-            raise ObservationError(f"{path}.{given[0]}", "", expected)
+            raise ObservationError(f"{path}.{filled[0]}", "", expected)
         return ObservedCluster(declared=True)
-    provisioned = found.get("provisioned")
-    nodes = _map(found.get("nodes"), f"{path}.nodes")
+    provisioned = mapping.get("provisioned")
+    nodes = _map(mapping.get("nodes"), f"{path}.nodes")
     for pool, ready in nodes.items():
         _number(ready, entry_path(f"{path}.nodes", pool), "a number of nodes")
     cluster = ObservedCluster(
-        unreachable=_text(found.get("unreachable"), f"{path}.unreachable"),
+        unreachable=_text(mapping.get("unreachable"), f"{path}.unreachable"),
         provisioned=None if provisioned is None else _component(provisioned, f"{path}.provisioned"),
-        stack=_component(found.get("stack"), f"{path}.stack"),
-        objects=_objects(found.get("objects"), f"{path}.objects"),
+        stack=_component(mapping.get("stack"), f"{path}.stack"),
+        objects=_objects(mapping.get("objects"), f"{path}.objects"),
         nodes=dict(nodes),
-        unavailable=_unavailable(found["unavailable"], f"{path}.unavailable") if "unavailable" in found else None,
-        stranded=_stranded(found.get("stranded"), f"{path}.stranded"),
-        version=_text(found.get("version"), f"{path}.version"),
+        unavailable=_unavailable(mapping["unavailable"], f"{path}.unavailable") if "unavailable" in mapping else None,
+        stranded=_stranded(mapping.get("stranded"), f"{path}.stranded"),
+        version=_text(mapping.get("version"), f"{path}.version"),
         openshift=openshift,
-        secret_keys=_secrets(found.get("secrets"), f"{path}.secrets"),
-        budgets=_budgets(found.get("budgets"), f"{path}.budgets"),
-        applied=_applied(found["applied"], f"{path}.applied") if "applied" in found else None,
+        secret_keys=_secrets(mapping.get("secrets"), f"{path}.secrets"),
+        budgets=_budgets(mapping.get("budgets"), f"{path}.budgets"),
+        applied=_applied(mapping["applied"], f"{path}.applied") if "applied" in mapping else None,
     )
-    if not cluster.unreachable and found.get("objects") is None:
+    if not cluster.unreachable and mapping.get("objects") is None:
         # A cluster that was never read must not count as "nothing runs there".
         expected = "what was seen, [] for nothing; or write in unreachable why the cluster did not answer"
         raise ObservationError(f"{path}.objects", "", expected)
@@ -484,66 +484,74 @@ def _known(value: Any, path: str) -> dict[str, tuple[str, ...]]:
 
 
 def _budgets(value: Any, path: str) -> tuple[ObservedBudget, ...]:
-    found: dict[tuple[str, str, str], ObservedBudget] = {}
+    budgets: dict[tuple[str, str, str], ObservedBudget] = {}
     for index, entry in enumerate(_list(value, path)):
-        place = f"{path}[{index}]"
-        budget = _map(entry, place, "namespace", "policy", "name", "used", "resets", "problem")
+        entry_location = f"{path}[{index}]"
+        budget = _map(entry, entry_location, "namespace", "policy", "name", "used", "resets", "problem")
         namespace, policy, name = (
-            _text(budget.get(part), f"{place}.{part}", required=True) for part in ("namespace", "policy", "name")
+            _text(budget.get(field), f"{entry_location}.{field}", required=True)
+            for field in ("namespace", "policy", "name")
         )
-        used = _map(budget.get("used"), f"{place}.used")
+        used = _map(budget.get("used"), f"{entry_location}.used")
         for caller, number in used.items():
-            _number(number, entry_path(f"{place}.used", caller), "a number")
-        resets, problem = (_text(budget.get(part), f"{place}.{part}") for part in ("resets", "problem"))
-        if (namespace, policy, name) in found:
-            raise ObservationError(place, "", f"each budget once; {namespace}/{policy}/{name} is there twice")
-        found[namespace, policy, name] = ObservedBudget(namespace, policy, name, dict(used), resets, problem)
-    return tuple(found.values())
+            _number(number, entry_path(f"{entry_location}.used", caller), "a number")
+        resets, problem = (_text(budget.get(field), f"{entry_location}.{field}") for field in ("resets", "problem"))
+        if (namespace, policy, name) in budgets:
+            raise ObservationError(entry_location, "", f"each budget once; {namespace}/{policy}/{name} is there twice")
+        budgets[namespace, policy, name] = ObservedBudget(namespace, policy, name, dict(used), resets, problem)
+    return tuple(budgets.values())
 
 
 def _secrets(value: Any, path: str) -> dict[tuple[str, str], frozenset[str]]:
-    found: dict[tuple[str, str], frozenset[str]] = {}
+    keys_by_secret: dict[tuple[str, str], frozenset[str]] = {}
     for index, entry in enumerate(_list(value, path)):
-        place = f"{path}[{index}]"
-        secret = _map(entry, place, "namespace", "name", "keys", "labels")
+        entry_location = f"{path}[{index}]"
+        secret = _map(entry, entry_location, "namespace", "name", "keys", "labels")
         key = (
-            _text(secret.get("namespace"), f"{place}.namespace", required=True),
-            _text(secret.get("name"), f"{place}.name", required=True),
+            _text(secret.get("namespace"), f"{entry_location}.namespace", required=True),
+            _text(secret.get("name"), f"{entry_location}.name", required=True),
         )
-        if key in found:
-            raise ObservationError(place, "", f"each Secret once; {'/'.join(key)} is there twice")
+        if key in keys_by_secret:
+            raise ObservationError(entry_location, "", f"each Secret once; {'/'.join(key)} is there twice")
         keys = secret.get("keys") or ()
         # What is written here by mistake may be a value of the Secret, so the message does not repeat it.
         if not isinstance(keys, (list, tuple)) or not all(isinstance(name, str) and name for name in keys):
-            raise ObservationError(f"{place}.keys", "", "a list of the names of the keys, without their values")
-        found[key] = frozenset(keys)
-    return found
+            raise ObservationError(
+                f"{entry_location}.keys", "", "a list of the names of the keys, without their values"
+            )
+        keys_by_secret[key] = frozenset(keys)
+    return keys_by_secret
 
 
 def _secret_labels(value: Any, path: str) -> dict[tuple[str, str], Mapping[str, str]]:
     """Return the labels of the Secrets that have any, whose other fields are right."""
-    found: dict[tuple[str, str], Mapping[str, str]] = {}
+    labels_by_secret: dict[tuple[str, str], Mapping[str, str]] = {}
     for index, entry in enumerate(_list(value, path)):
-        place = f"{path}[{index}].labels"
-        labels = {name: _text(each, f"{place}.{name}") for name, each in _map(entry.get("labels"), place).items()}
+        entry_location = f"{path}[{index}].labels"
+        labels = {
+            name: _text(text, f"{entry_location}.{name}")
+            for name, text in _map(entry.get("labels"), entry_location).items()
+        }
         if labels:
-            found[entry["namespace"], entry["name"]] = labels
-    return found
+            labels_by_secret[entry["namespace"], entry["name"]] = labels
+    return labels_by_secret
 
 
 def _objects(value: Any, path: str) -> Objects:
-    found: dict[tuple[str, str, str, str], Object] = {}
+    objects: dict[tuple[str, str, str, str], Object] = {}
     for index, entry in enumerate(_list(value, path)):
-        place = f"{path}[{index}]"
+        entry_location = f"{path}[{index}]"
         if not isinstance(entry, Mapping):
-            raise ObservationError(place, short_value(entry), "a Kubernetes object")
-        _check_object(entry, place)
+            raise ObservationError(entry_location, short_value(entry), "a Kubernetes object")
+        _check_object(entry, entry_location)
         key = identity(entry)
-        if found.setdefault(key, entry) != entry:
+        if objects.setdefault(key, entry) != entry:
             __, kind, namespace, name = key
             full = f"{namespace}/{name}" if namespace else name
-            raise ObservationError(place, "", f"each object once; {kind} {full} is there twice, with different content")
-    return Objects(found.values())
+            raise ObservationError(
+                entry_location, "", f"each object once; {kind} {full} is there twice, with different content"
+            )
+    return Objects(objects.values())
 
 
 def _check_object(value: Object, path: str) -> None:
@@ -557,10 +565,10 @@ def _check_object(value: Object, path: str) -> None:
     _text(metadata.get("name"), f"{path}.metadata.name", required=True)
     _text(metadata.get("namespace"), f"{path}.metadata.namespace")
     if kind == "Secret":
-        held = [key for key in ("data", "stringData") if value.get(key)]
+        secret_fields = [key for key in ("data", "stringData") if value.get(key)]
         if LAST_APPLIED in fields(metadata, "annotations"):
-            held.append(f"metadata.annotations[{LAST_APPLIED}]")
-        if held:
+            secret_fields.append(f"metadata.annotations[{LAST_APPLIED}]")
+        if secret_fields:
             raise ObservationError(
-                f"{path}.{held[0]}", "", "no values of Secrets; name the keys that have one in control.secrets"
+                f"{path}.{secret_fields[0]}", "", "no values of Secrets; name the keys that have one in control.secrets"
             )

@@ -174,9 +174,9 @@ class PriceBook:
         """Return the currency of all prices; empty when there are none. Raises PricingError when they have several."""
         is_used = self.catalogue and (self.catalogue.prices or not self.catalogue.models)
         used = {self.catalogue.currency: "the price catalog"} if self.catalogue and is_used else {}
-        for name, each in sorted(self.classes.items()):
-            if each.spec.pricing:
-                used.setdefault(each.spec.pricing.currency, f"InferenceClass {name}")
+        for name, inference_class in sorted(self.classes.items()):
+            if inference_class.spec.pricing:
+                used.setdefault(inference_class.spec.pricing.currency, f"InferenceClass {name}")
         if self.assumed:
             used.setdefault(self.assumed.currency, "the question")
         if len(used) > 1:
@@ -193,11 +193,11 @@ class PriceBook:
 
     @cached_property
     def _entries(self) -> Mapping[_Place, tuple[PriceEntry, ...]]:
-        found: dict[_Place, tuple[PriceEntry, ...]] = {}
+        entries: dict[_Place, tuple[PriceEntry, ...]] = {}
         for entry in self.catalogue.prices if self.catalogue else ():
-            place = _Place(entry.provider, entry.machine, entry.zone or entry.region or "")
-            found[place] = (*found.get(place, ()), entry)
-        return found
+            location = _Place(entry.provider, entry.machine, entry.zone or entry.region or "")
+            entries[location] = (*entries.get(location, ()), entry)
+        return entries
 
     def node_price(self, cluster: api.InferenceCluster, pool: NodePool) -> Price | None:
         """Return the price of a node of a pool for an hour, as the pool buys its nodes; None when it is not known.
@@ -216,8 +216,8 @@ class PriceBook:
             or self._of_catalogue(cluster, inference_class, option, (zone, region))
             for zone in zones or ("",)
         ]
-        known = [price for price in prices if price is not None]
-        return max(known, key=lambda price: price.per_hour) if len(known) == len(prices) else None
+        known_prices = [price for price in prices if price is not None]
+        return max(known_prices, key=lambda price: price.per_hour) if len(known_prices) == len(prices) else None
 
     def _assumed(self, class_name: str, option: PurchaseOption) -> Price | None:
         prices = self.assumed.classes.get(class_name) if self.assumed else None
@@ -232,7 +232,10 @@ class PriceBook:
         pricing = inference_class.spec.pricing
         if pricing is None:
             return None
-        local = {each.zone or each.region: each for each in pricing.locations or ()}
+        local = {
+            location_prices.zone or location_prices.region: location_prices
+            for location_prices in pricing.locations or ()
+        }
         for prices in (*(local.get(location) for location in locations if location), pricing):
             amount = prices.amount(option) if prices else None
             if amount is not None:
@@ -321,9 +324,13 @@ def _given_twice(catalogue: Catalogue) -> Iterator[Problem]:
 
 def future_classes(resources: Iterable[api.Resource], today: date) -> Iterator[Problem]:
     """Yield warnings of InferenceClasses whose prices are of a day that is still to come."""
-    for each in resources:
-        if isinstance(each, api.InferenceClass) and each.spec.pricing and _is_ahead(each.spec.pricing.as_of, today):
-            yield replace(_of_future("spec.pricing.asOf", each.spec.pricing.as_of), ref=each.ref)
+    for resource in resources:
+        if (
+            isinstance(resource, api.InferenceClass)
+            and resource.spec.pricing
+            and _is_ahead(resource.spec.pricing.as_of, today)
+        ):
+            yield replace(_of_future("spec.pricing.asOf", resource.spec.pricing.as_of), ref=resource.ref)
 
 
 def future_entries(catalogue: Catalogue | None, file: str, today: date) -> Iterator[Problem]:
@@ -355,7 +362,7 @@ def machines_of(resources: Iterable[api.Resource], provider: str) -> list[Machin
     """Return the kinds of machines that GPU pools of a fleet have in a cloud, by region."""
     zones_by_machine: dict[tuple[str, str], set[str]] = {}
     resources = list(resources)
-    classes = {each.name: each for each in resources if isinstance(each, api.InferenceClass)}
+    classes = {resource.name: resource for resource in resources if isinstance(resource, api.InferenceClass)}
     for cluster in resources:
         if not isinstance(cluster, api.InferenceCluster) or cluster.spec.cluster.source != provider:
             continue
@@ -378,16 +385,16 @@ def updated(catalogue: Catalogue, entries: Iterable[PriceEntry]) -> Catalogue:
     replaced = {
         (*_key(entry), option) for entry in new for option in _OPTIONS.values() if entry.amount(option) is not None
     }
-    kept = []
+    remaining = []
     for entry in catalogue.prices:
-        left = {
+        unchanged = {
             name: getattr(entry, name)
             for name, option in zip(_ATTRIBUTES, _OPTIONS.values(), strict=True)
             if (*_key(entry), option) not in replaced and entry.amount(option) is not None
         }
-        if left:
-            kept.append(entry.model_copy(update={**dict.fromkeys(_ATTRIBUTES), **left}))
-    return catalogue.model_copy(update={"prices": sorted([*kept, *new], key=_order)})
+        if unchanged:
+            remaining.append(entry.model_copy(update={**dict.fromkeys(_ATTRIBUTES), **unchanged}))
+    return catalogue.model_copy(update={"prices": sorted([*remaining, *new], key=_order)})
 
 
 def _key(entry: PriceEntry) -> tuple[str, str, str, str]:
@@ -400,20 +407,20 @@ def _order(entry: PriceEntry) -> tuple[str, ...]:
 
 def _located(problem: Problem, document: Document) -> Problem:
     """Return a problem with its file and line."""
-    place = document.place.nearest(_components(problem.path))
-    return problem.at(file=document.file, line=place.line, document=None)
+    position = document.place.nearest(_components(problem.path))
+    return problem.at(file=document.file, line=position.line, document=None)
 
 
 def _components(path: str) -> list[str | int]:
     """Return the parts of a path of a catalogue: `prices[0].spot` -> prices, 0, spot."""
-    parts = path.replace("[", ".").replace("]", "").split(".")
-    return [int(part) if part.isdecimal() else part for part in parts if part]
+    components = path.replace("[", ".").replace("]", "").split(".")
+    return [int(component) if component.isdecimal() else component for component in components if component]
 
 
 def money(amount: Fraction, currency: str = "", digits: int | None = None) -> str:
     """Return an amount as text: cents, and more digits where less than a cent is left: `9,008.20 USD`, `0.0042 USD`."""
-    shown = rounded(amount, digits_of([amount]) if digits is None else digits)
-    return f"{shown:,}" + (f" {currency}" if currency else "")
+    amount_shown = rounded(amount, digits_of([amount]) if digits is None else digits)
+    return f"{amount_shown:,}" + (f" {currency}" if currency else "")
 
 
 def digits_of(amounts: Iterable[Fraction]) -> int:

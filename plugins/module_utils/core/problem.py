@@ -52,22 +52,22 @@ class Problem:
         return replace(self, file=file, line=line, document=document, ref=ref or self.ref)
 
     def __str__(self) -> str:
-        place = ":".join(str(part) for part in (self.file, self.line) if part)
+        position = ":".join(str(element) for element in (self.file, self.line) if element)
         where = ", ".join(
-            str(part)
-            for part in (
-                place,
+            str(element)
+            for element in (
+                position,
                 f"document {self.document}" if self.document else "",
                 self.ref or "",
                 self.path,
             )
-            if part
+            if element
         )
         got = f" (got {self.value})" if self.value else ""
-        said = sentence(f"{self.message}{got}")
+        description = sentence(f"{self.message}{got}")
         if self.hint:
-            said = f"{said} {sentence(self.hint)}"
-        return without_keys(f"{where}: {said}" if where else said)
+            description = f"{description} {sentence(self.hint)}"
+        return without_keys(f"{where}: {description}" if where else description)
 
 
 def pasted_key(path: str) -> Problem:

@@ -60,15 +60,15 @@ class Line:
         """Return the line, of `width` columns at most; 0 for as many as it takes."""
         wait = self.wait
         usual = f" (usually {wait.usual})" if wait.usual else ""
-        more = f" (and {self.more} more)" if self.more else ""
+        suffix = f" (and {self.more} more)" if self.more else ""
         # The awaited thing is often the beginning of what was seen of it.
         seen = f"; last seen: {wait.seen}" if wait.seen else ""
         head = f"{wait.cluster or RUN}: {duration(now - wait.since)}"
-        whole = f"{head}{usual}: waiting for {wait.awaited}{seen}{more}"
-        if not width or columns(whole) <= width:
-            return whole
+        full_text = f"{head}{usual}: waiting for {wait.awaited}{seen}{suffix}"
+        if not width or columns(full_text) <= width:
+            return full_text
         short = wait.seen or wait.awaited
-        return clipped(f"{head}: {short}{more}", max(width, _LEAST_WIDTH))
+        return clipped(f"{head}: {short}{suffix}", max(width, _LEAST_WIDTH))
 
 
 @dataclass
@@ -84,11 +84,11 @@ class Board:
         if not isinstance(number, int):
             return
         key = (source, number)
-        known = self.waits.get(key)
+        current = self.waits.get(key)
         if report.get("over"):
             self.waits.pop(key, None)
-        elif known is not None:
-            self.waits[key] = replace(known, seen=_text(report, "seen"))
+        elif current is not None:
+            self.waits[key] = replace(current, seen=_text(report, "seen"))
         elif "awaited" in report and len(self.waits) < _WAITS:
             texts = {name: _text(report, name) for name in ("cluster", "awaited", "usual")}
             self.waits[key] = Wait(**texts, since=now, rank=rank)
@@ -105,12 +105,15 @@ class Board:
         for wait in sorted(waits, key=lambda wait: (not wait.seen, wait.since)):
             by_cluster.setdefault(wait.cluster, []).append(wait)
         # The last step of a run is the one that it is at.
-        whole = by_cluster.pop("", [])
-        if not by_cluster and whole:
-            return [Line(max(whole, key=lambda wait: (wait.rank != "task", wait.since)))]
-        reported = {name: [each for each in found if each.rank == "reported"] for name, found in by_cluster.items()}
-        chosen = {name: reported[name] or found for name, found in by_cluster.items()}
-        return [Line(found[0], len(found) - 1) for __, found in sorted(chosen.items())]
+        run_waits = by_cluster.pop("", [])
+        if not by_cluster and run_waits:
+            return [Line(max(run_waits, key=lambda wait: (wait.rank != "task", wait.since)))]
+        reported = {
+            name: [wait for wait in cluster_waits if wait.rank == "reported"]
+            for name, cluster_waits in by_cluster.items()
+        }
+        chosen = {name: reported[name] or cluster_waits for name, cluster_waits in by_cluster.items()}
+        return [Line(cluster_waits[0], len(cluster_waits) - 1) for __, cluster_waits in sorted(chosen.items())]
 
 
 def begun(number: int, cluster: str, awaited: str, usual: str) -> dict[str, Any]:
@@ -135,14 +138,17 @@ def shown(lines: list[Line], now: float, most: int, width: int = 0) -> list[str]
         return [line.text(now, width) for line in lines]
     # Those that wait longest, in their order: they are what a run waits for.
     longest = sorted(lines, key=lambda line: line.wait.since)[: max(most - 1, 0)]
-    rest = f"and {len(lines) - len(longest)} more clusters"
-    return [*(line.text(now, width) for line in lines if line in longest), clipped(rest, width) if width else rest]
+    remainder = f"and {len(lines) - len(longest)} more clusters"
+    return [
+        *(line.text(now, width) for line in lines if line in longest),
+        clipped(remainder, width) if width else remainder,
+    ]
 
 
 def duration(seconds: float) -> str:
     """Return seconds for people: "45 s", "12 min 5 s"."""
-    whole = round(max(0.0, seconds))
-    return f"{whole // 60} min {whole % 60} s" if whole >= 60 else f"{whole} s"
+    rounded = round(max(0.0, seconds))
+    return f"{rounded // 60} min {rounded % 60} s" if rounded >= 60 else f"{rounded} s"
 
 
 def columns(text: str) -> int:
@@ -154,13 +160,13 @@ def clipped(text: str, width: int) -> str:
     """Return a text in at most `width` columns."""
     if columns(text) <= width:
         return text
-    kept, left = "", width - 1
+    prefix, columns_left = "", width - 1
     for letter in text:
-        left -= _columns(letter)
-        if left < 0:
+        columns_left -= _columns(letter)
+        if columns_left < 0:
             break
-        kept += letter
-    return f"{kept.rstrip()}…"
+        prefix += letter
+    return f"{prefix.rstrip()}…"
 
 
 def _columns(letter: str) -> int:

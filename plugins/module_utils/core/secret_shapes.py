@@ -28,7 +28,7 @@ _PREFIXES = {
 }
 """Prefixes that only keys have, by the pattern that follows them."""
 _SURE = (
-    *(f"(?:{'|'.join(prefixes.split())}){rest}" for rest, prefixes in _PREFIXES.items()),
+    *(f"(?:{'|'.join(prefixes.split())}){pattern}" for pattern, prefixes in _PREFIXES.items()),
     # AWS, Google, Azure.
     r"(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}",
     r"ABSK[A-Za-z0-9+/]{40}",

@@ -184,8 +184,8 @@ def is_encrypted(content: str | bytes) -> bool:
 
 def secret_like(name: str) -> bool:
     """Return whether an environment variable or an argument of this name is likely to hold a secret."""
-    words = [word.lower() for word in _WORDS.findall(name)]
-    if not words or words[0] in _SWITCHES or words[-1] in _ABOUT:
+    segments = [segment.lower() for segment in _WORDS.findall(name)]
+    if not segments or segments[0] in _SWITCHES or segments[-1] in _ABOUT:
         return masked(name) != name
     return _IN_VARIABLE.search(name.lower()) is not None or _names_secret(name) or masked(name) != name
 
@@ -335,15 +335,15 @@ def _is_no_value(name: str, value: str, gap: str) -> bool:
 
 def _names_secret(name: str) -> bool:
     """Return whether the words of a flag or field name indicate a secret value."""
-    words = [word.lower() for word in _WORDS.findall(name)]
-    if not words or words[0] in _SWITCHES:
+    segments = [segment.lower() for segment in _WORDS.findall(name)]
+    if not segments or segments[0] in _SWITCHES:
         return False
-    last = words[-1]
-    if last in ("key", "keys") and not _NO_SECRET_KEYS.isdisjoint(words):
+    final = segments[-1]
+    if final in ("key", "keys") and not _NO_SECRET_KEYS.isdisjoint(segments):
         return False
-    if last in _LAST_ALONE or last.endswith(_LAST) or (last == "tokens" and not _OF_TOKENS.isdisjoint(words)):
+    if final in _LAST_ALONE or final.endswith(_LAST) or (final == "tokens" and not _OF_TOKENS.isdisjoint(segments)):
         return True
-    return last not in _ABOUT and any(word.startswith(_SECRETS) for word in words)
+    return final not in _ABOUT and any(segment.startswith(_SECRETS) for segment in segments)
 
 
 def _is_no_secret(name: str, value: str) -> bool:
@@ -357,7 +357,7 @@ def _is_no_secret(name: str, value: str) -> bool:
 
 def _without_values(lines: list[str]) -> list[str]:
     """Return the lines with masks for values of secret variables, and for arguments after secret flags."""
-    found: list[str] = []
+    masked_lines: list[str] = []
     hidden: int | None = None
     for line in lines:
         indent = len(line) - len(line.lstrip(" "))
@@ -367,15 +367,15 @@ def _without_values(lines: list[str]) -> list[str]:
             hidden = None
         block = _BLOCK.match(line) if line.endswith(("|", ">", "-", "+")) else None
         if block and _names_secret(block["name"]):
-            found.append(line.rstrip("|>-+0123456789") + MASK)
+            masked_lines.append(line.rstrip("|>-+0123456789") + MASK)
             hidden = len(block["indent"])
             continue
-        if found and line.startswith("- ", indent) and _takes_a_secret(found[-1], line):
-            found.append(" " * indent + f"- {MASK}")
+        if masked_lines and line.startswith("- ", indent) and _takes_a_secret(masked_lines[-1], line):
+            masked_lines.append(" " * indent + f"- {MASK}")
             hidden = indent
             continue
-        found.append(line)
-    return found
+        masked_lines.append(line)
+    return masked_lines
 
 
 def _takes_a_secret(flag: str, value: str) -> bool:

@@ -47,8 +47,8 @@ def short_value(value: object) -> str:
         return f"an integer of {value.bit_length()} bits"
     if isinstance(value, str):
         # A secret that is cut may not be known as one.
-        shown = masked(value[:JUDGED_CHARACTERS])[: 2 * SHOWN_CHARACTERS]
-        text = json.dumps(shown, ensure_ascii=False).encode("utf-8", "backslashreplace").decode()
+        safe_text = masked(value[:JUDGED_CHARACTERS])[: 2 * SHOWN_CHARACTERS]
+        text = json.dumps(safe_text, ensure_ascii=False).encode("utf-8", "backslashreplace").decode()
     elif value is None or isinstance(value, (bool, int, float)):
         text = json.dumps(value)
     else:
@@ -92,32 +92,32 @@ def capitalized(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def nearest(name: str, known: Iterable[str], likeness: float = LIKENESS) -> str:
+def nearest(name: str, candidates: Iterable[str], likeness: float = LIKENESS) -> str:
     """Return the known name that is most like one that is not known; empty when none is.
 
     Case, underscores and dashes do not count. `likeness` (0 to 1) is MISSPELT where more depends on it than a hint.
     """
-    by_folded = {_folded(each): each for each in known}
-    found = difflib.get_close_matches(_folded(name[:KEY_CHARACTERS]), by_folded, 1, likeness)
-    return by_folded[found[0]] if found else ""
+    by_folded = {_folded(candidate): candidate for candidate in candidates}
+    matches = difflib.get_close_matches(_folded(name[:KEY_CHARACTERS]), by_folded, 1, likeness)
+    return by_folded[matches[0]] if matches else ""
 
 
 def _folded(name: str) -> str:
     return name.lower().replace("_", "").replace("-", "")
 
 
-def nearest_name(name: str, known: Iterable[str]) -> str:
+def nearest_name(name: str, candidates: Iterable[str]) -> str:
     """Return a hint for a name that nothing has: the known one that is most like it, or the first of them."""
-    names = sorted(known)
-    found = nearest(name, names)
-    return f"Did you mean {found}?" if found else f"The fleet has {some(names, 10)}."
+    names = sorted(candidates)
+    match = nearest(name, names)
+    return f"Did you mean {match}?" if match else f"The fleet has {some(names, 10)}."
 
 
-def nearest_key(key: object, known: Iterable[str]) -> str:
+def nearest_key(key: object, candidates: Iterable[str]) -> str:
     """Return a hint for an unknown key: the known one that is most like it, or all of them."""
-    names = sorted(known)
-    found = nearest(key, names) if isinstance(key, str) else ""
-    return f"Did you mean {found}?" if found else f"Known here: {', '.join(names)}."
+    names = sorted(candidates)
+    match = nearest(key, names) if isinstance(key, str) else ""
+    return f"Did you mean {match}?" if match else f"Known here: {', '.join(names)}."
 
 
 NOT_TEMPLATED = "Nothing is templated in manifests: write the value itself"
@@ -143,10 +143,10 @@ _AMOUNT = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,9})?) ?([kmgtpe])(i?)(b?)", re.A
 
 def meant_quantity(text: str) -> str:
     """Return the Kubernetes quantity that a text such as `80 GB` or `64gi` means; empty when that is unknown."""
-    found = _AMOUNT.fullmatch(text.strip())
-    if found is None:
+    match = _AMOUNT.fullmatch(text.strip())
+    if match is None:
         return ""
-    number, letter, binary, byte = found.groups()
+    number, letter, binary, byte = match.groups()
     if letter == "m" and not binary and not byte:
         # Kubernetes reads thousandths, and many users mean megabytes.
         return ""
@@ -172,18 +172,18 @@ def meant_memory(text: str) -> str:
     return f"{number_match[1]}Mi or {number_match[1]}Gi" if number_match and float(number_match[1]) else ""
 
 
-def first_lines(lines: Iterable[str], limit: int, more: str = "and {} more") -> list[str]:
+def first_lines(lines: Iterable[str], limit: int, suffix: str = "and {} more") -> list[str]:
     """Return the first lines, and after them how many more there are."""
-    found = list(lines)
-    left = len(found) - limit
-    return [*found[:limit], more.format(left)] if left > 0 else found
+    all_lines = list(lines)
+    omitted = len(all_lines) - limit
+    return [*all_lines[:limit], suffix.format(omitted)] if omitted > 0 else all_lines
 
 
 def some(names: Iterable[str], limit: int = 5) -> str:
     """Return names for a sentence: the first few, in their order, and how many more there are."""
-    found = list(names)
-    left = len(found) - limit
-    return f"{', '.join(found[:limit])} and {left} more" if left > 0 else ", ".join(found)
+    all_names = list(names)
+    omitted = len(all_names) - limit
+    return f"{', '.join(all_names[:limit])} and {omitted} more" if omitted > 0 else ", ".join(all_names)
 
 
 def listed(names: Iterable[str], limit: int = 3) -> str:
@@ -198,16 +198,16 @@ def by_reason(reasons: Mapping[str, str], limit: int = 3) -> list[str]:
     for name in sorted(reasons):
         together.setdefault(reasons[name], []).append(name)
     return first_lines(
-        (f"{some(found)}: {cut(reason)}" for reason, found in together.items()), limit, "and {} more reasons"
+        (f"{some(affected)}: {cut(reason)}" for reason, affected in together.items()), limit, "and {} more reasons"
     )
 
 
-def joined(*parts: str) -> str:
+def joined(*messages: str) -> str:
     """Join messages, each once: an earlier one may hold some of them."""
     text = ""
-    for part in parts:
-        if part and part not in text:
-            text = f"{text}; {part}" if text else part
+    for message in messages:
+        if message and message not in text:
+            text = f"{text}; {message}" if text else message
     return text
 
 
@@ -256,7 +256,7 @@ def without_templates(value: Any) -> Any:
     if isinstance(value, str):
         return _TEMPLATE.sub(" ", value)
     if isinstance(value, Mapping):
-        return {without_templates(key): without_templates(each) for key, each in value.items()}
+        return {without_templates(key): without_templates(entry) for key, entry in value.items()}
     if isinstance(value, (list, tuple)):
-        return [without_templates(each) for each in value]
+        return [without_templates(entry) for entry in value]
     return value

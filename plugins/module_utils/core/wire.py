@@ -83,9 +83,9 @@ def with_metadata(value: Any) -> Any:
     if not isinstance(value, dict) or not isinstance(value.get("metadata"), dict):
         raise NoObjectError("it has no metadata")
     metadata = value["metadata"]
-    for part in (value, metadata):
-        for key in [key for key, each in part.items() if each is None]:
-            del part[key]
+    for mapping in (value, metadata):
+        for key in [key for key, field_value in mapping.items() if field_value is None]:
+            del mapping[key]
     for key, expected in _OBJECT_TYPES.items():
         if key in value:
             _expect(value[key], expected, key)
@@ -100,8 +100,8 @@ def _check_metadata(metadata: Mapping[str, Any]) -> None:
         if key in metadata:
             _expect(metadata[key], expected, f"metadata.{key}")
     for key, expected in _ENTRY_TYPES.items():
-        each = metadata.get(key, ())
-        for entry in each.values() if isinstance(each, dict) else each:
+        entry_set = metadata.get(key, ())
+        for entry in entry_set.values() if isinstance(entry_set, dict) else entry_set:
             _expect(entry, expected, f"an entry of metadata.{key}")
     for owner in metadata.get("ownerReferences", ()):
         for key in _OWNER_FIELDS:
@@ -109,9 +109,9 @@ def _check_metadata(metadata: Mapping[str, Any]) -> None:
 
 
 def _expect(value: object, expected: tuple[type, str], field: str) -> None:
-    kind, words = expected
+    kind, type_name = expected
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is int):
-        raise NoObjectError(f"{field} is not {words}")
+        raise NoObjectError(f"{field} is not {type_name}")
 
 
 def canonical(value: Any) -> Any:
@@ -147,13 +147,13 @@ class Objects:
 
         Of objects that differ in their API group alone it is that of the first group.
         """
-        found = self._by_kind.get(kind, {}).get((namespace, name), {})
-        return found[min(found)] if found else None
+        versions = self._by_kind.get(kind, {}).get((namespace, name), {})
+        return versions[min(versions)] if versions else None
 
     def of_kind(self, kind: str) -> Iterator[Object]:
         """All objects of a kind, sorted by namespace, name and API group."""
-        found = self._by_kind.get(kind, {})
-        return (found[key][group] for key in sorted(found) for group in sorted(found[key]))
+        objects = self._by_kind.get(kind, {})
+        return (objects[key][group] for key in sorted(objects) for group in sorted(objects[key]))
 
     def like(self, desired: Object) -> Object | None:
         """Return the observed state of an object that is composed."""
@@ -218,12 +218,12 @@ def stated(conditions: Iterable[Object], kind: str, generation: int = 0, default
     `default` is the generation that a condition is about which names none (None: any). Conditions of one type that
     contradict each other say nothing.
     """
-    found = set()
+    states = set()
     for entry in conditions:
         if entry.get("type") == kind:
             about = number(entry, "observedGeneration", default=generation if default is None else default)
-            found.add("Unknown" if about < generation else text(entry, "status"))
-    status = found.pop() if len(found) == 1 else "Unknown"
+            states.add("Unknown" if about < generation else text(entry, "status"))
+    status = states.pop() if len(states) == 1 else "Unknown"
     return status if status in ("True", "False") else "Unknown"
 
 

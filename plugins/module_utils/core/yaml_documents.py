@@ -67,9 +67,9 @@ class Place:
 
     def nearest(self, components: Sequence[str | int]) -> Place:
         """The place at the end of `components`, or of the nearest parent that was written."""
-        place = self
+        position = self
         for component in components:
-            children = place.children
+            children = position.children
             if isinstance(children, Mapping):
                 child = children.get(component) if isinstance(component, str) else None
             elif children is not None and isinstance(component, int) and 0 <= component < len(children):
@@ -78,8 +78,8 @@ class Place:
                 child = None
             if child is None:
                 break
-            place = child
-        return place
+            position = child
+        return position
 
 
 class _LaterPlace(Place):
@@ -90,8 +90,8 @@ class _LaterPlace(Place):
 
     @cached_property
     def _found(self) -> Place:
-        found: Place = self.__dict__["_find"]()
-        return found
+        position: Place = self.__dict__["_find"]()
+        return position
 
     @property
     def line(self) -> int:
@@ -314,17 +314,19 @@ class _FileReader:
     def _finished(self, builder: _Builder) -> Document | None:
         if builder.value is None and not builder.problems:
             return None
-        place = Place(builder.line, builder.children)
+        position = Place(builder.line, builder.children)
         problems = self._placed(builder.problems)
-        return Document(self._name, self._number, builder.value, place, problems, complete=not builder.lost)
+        return Document(self._name, self._number, builder.value, position, problems, complete=not builder.lost)
 
     def _failed(self, problem: Problem, builder: _Builder | None = None) -> Document:
         line = problem.line or 1
         # A document that begins on the line of its error would be found there again.
         self._broken_at = line if builder is not None and line > builder.first_line else line + 1
-        found = (*builder.problems, problem) if builder else (problem,)
+        problems = (*builder.problems, problem) if builder else (problem,)
         unread = self._text.document(builder.first_line if builder else line, self._broken_at)
-        return Document(self._name, self._number, None, Place(line), self._placed(found), complete=False, unread=unread)
+        return Document(
+            self._name, self._number, None, Place(line), self._placed(problems), complete=False, unread=unread
+        )
 
     def _placed(self, problems: Sequence[Problem]) -> tuple[Problem, ...]:
         return tuple(p.at(file=self._name, line=p.line, document=self._number) for p in problems)
@@ -359,20 +361,20 @@ def _syntax_problem(error: YAMLError, text: _Text, first_line: int) -> Problem:
     line = mark.line + first_line if mark is not None else first_line
     column = mark.column + 1 if mark is not None else 1
     if isinstance(error, MarkedYAMLError):
-        said = " ".join(part for part in (error.problem, error.context) if part) or "cannot be read"
-        if _PARSER_DEPTH in said:
+        complaint = " ".join(phrase for phrase in (error.problem, error.context) if phrase) or "cannot be read"
+        if _PARSER_DEPTH in complaint:
             return Problem(_TOO_DEEP, hint=_TOO_DEEP_HINT, line=line)
         start: Any = error.context_mark
         if start is not None and start.line + first_line != line:
-            said += f" that starts at line {start.line + first_line}"
+            complaint += f" that starts at line {start.line + first_line}"
     else:
-        said = str(getattr(error, "reason", "") or "cannot be read")
-    written = text.line(line)
-    if "\t" in written[: len(written) - len(written.lstrip())]:
-        said += " (the line starts with a tab)"
-    hint = next((hint for pattern, hint in _SYNTAX_HINTS if re.search(pattern, said)), "")
+        complaint = str(getattr(error, "reason", "") or "cannot be read")
+    source_line = text.line(line)
+    if "\t" in source_line[: len(source_line) - len(source_line.lstrip())]:
+        complaint += " (the line starts with a tab)"
+    hint = next((hint for pattern, hint in _SYNTAX_HINTS if re.search(pattern, complaint)), "")
     return Problem(
-        f"is not valid YAML at line {line}, column {column}: {said}",
+        f"is not valid YAML at line {line}, column {column}: {complaint}",
         hint=text.template_hint(line) or hint,
         line=line,
     )
@@ -567,13 +569,17 @@ class _Builder:
             # Already reported where it starts.
             self.lost = True
         elif not isinstance(key, str):
-            written = _short(self._scalar_text)
-            self._problem(f"the key {written!r} is {_KIND_NAMES[type(key)]}, not text", line, f'Quote it: "{written}"')
+            key_text = _short(self._scalar_text)
+            self._problem(
+                f"the key {key_text!r} is {_KIND_NAMES[type(key)]}, not text", line, f'Quote it: "{key_text}"'
+            )
             self.lost = True
         elif key in frame.items:
-            first = frame.children[key].line
+            first_line = frame.children[key].line
             hint = "Keep one of the two"
-            self._problem(f"the key {_short(key)!r} is given twice, at line {first} and at line {line}", line, hint)
+            self._problem(
+                f"the key {_short(key)!r} is given twice, at line {first_line} and at line {line}", line, hint
+            )
         else:
             frame.key = key
 
@@ -581,7 +587,7 @@ class _Builder:
         if isinstance(value, dict):
             frame.merges.append((value, children))
         elif isinstance(value, list) and all(isinstance(item, dict) for item in value):
-            frame.merges.extend((item, place.children) for item, place in zip(value, children, strict=True))
+            frame.merges.extend((item, position.children) for item, position in zip(value, children, strict=True))
         else:
             self._problem("the merge key << needs a mapping or a list of mappings", line, "Give it an alias: <<: *name")
             self.lost = True

@@ -51,20 +51,20 @@ class _OtherFormError(Exception):
 
 
 def _documents(lines: list[str]) -> list[tuple[int, dict[str, Any]]]:
-    found = []
+    parsed = []
     start, number = 0, 0
     end = len(lines) - 1
     if end and lines[end - 1] == "...":
         end -= 1
-    for at in (*(at for at, line in enumerate(lines[:end]) if line == "---"), end):
-        value = _Reader(lines, start, at).read()
+    for separator in (*(separator for separator, line in enumerate(lines[:end]) if line == "---"), end):
+        value = _Reader(lines, start, separator).read()
         # Without a separator, nothing begins before there is content.
         if start or value:
             number += 1
         if value:
-            found.append((number, value))
-        start = at + 1
-    return found
+            parsed.append((number, value))
+        start = separator + 1
+    return parsed
 
 
 class _Reader:
@@ -85,12 +85,12 @@ class _Reader:
         while self._next < end:
             line = lines[self._next]
             self._next += 1
-            found = _LINE.fullmatch(line)
-            if found is None or (found[6] is not None and not found[2]):
+            match = _LINE.fullmatch(line)
+            if match is None or (match[6] is not None and not match[2]):
                 if _COMMENT.fullmatch(line):
                     continue
                 raise _OtherFormError
-            spaces, dashes, plain, quoted, value, text = found.groups()
+            spaces, dashes, plain, quoted, value, text = match.groups()
             column = len(spaces)
             if dashes:
                 column = self._enter_list(column, len(dashes) // 2)
@@ -158,34 +158,34 @@ class _Reader:
             self._items, self._column = self._open.pop()
 
     def _value(self, text: str) -> Any:
-        first = text[0]
-        if first == "|":
+        sign = text[0]
+        if sign == "|":
             if text not in ("|", "|-"):
                 raise _OtherFormError
             return self._block() + ("\n" if text == "|" else "")
-        if first in "{[":
+        if sign in "{[":
             return _flow(text)
         return _scalar(text)
 
     def _block(self) -> str:
         """The lines of a literal block, without the last line end."""
-        first = self._lines[self._next]
-        indent = first[: len(first) - len(first.lstrip(" "))]
+        first_line = self._lines[self._next]
+        indent = first_line[: len(first_line) - len(first_line.lstrip(" "))]
         # A line of spaces does not say how deep the block is.
-        if len(indent) <= self._column or indent == first:
+        if len(indent) <= self._column or indent == first_line:
             raise _OtherFormError
-        found = []
+        block = []
         while self._next < self._end and ((line := self._lines[self._next]).startswith(indent) or not line):
             if not _BLOCK_LINE.fullmatch(line):
                 raise _OtherFormError
-            found.append(line[len(indent) :])
+            block.append(line[len(indent) :])
             self._next += 1
         if self._next < self._end and not line.strip(" "):
             # Shorter than the block is deep: more of the block may follow.
             raise _OtherFormError
-        while not found[-1]:
-            found.pop()
-        return "\n".join(found)
+        while not block[-1]:
+            block.pop()
+        return "\n".join(block)
 
 
 @lru_cache(maxsize=1 << 12)
@@ -201,10 +201,10 @@ def _scalar(text: str) -> Any:
         return resolve(text)
     if _INTEGER.fullmatch(text):
         return int(text)
-    if found := _TWO_QUOTED.fullmatch(text):
-        return found[1]
-    if found := _ONE_QUOTED.fullmatch(text):
-        return found[1].replace("''", "'")
+    if match := _TWO_QUOTED.fullmatch(text):
+        return match[1]
+    if match := _ONE_QUOTED.fullmatch(text):
+        return match[1].replace("''", "'")
     raise _OtherFormError
 
 
@@ -215,39 +215,39 @@ def _flow(text: str) -> Any:
     items: Any = root
     key: str | None = None
     # True after a value: only a comma or an end may follow.
-    after = False
-    at = 0
-    while at < len(text):
-        found = _FLOW.match(text, at)
-        if found is None or (after and not around) or len(around) > _DEEPEST:
+    follows_value = False
+    position = 0
+    while position < len(text):
+        match = _FLOW.match(text, position)
+        if match is None or (follows_value and not around) or len(around) > _DEEPEST:
             raise _OtherFormError
-        at = found.end()
-        sign, written, colon = found.groups()
+        position = match.end()
+        sign, scalar_text, colon = match.groups()
         if colon:
-            if after or key is not None:
+            if follows_value or key is not None:
                 raise _OtherFormError
-            key = _flow_key(items, written)
+            key = _flow_key(items, scalar_text)
         elif sign is None or sign in "{[":
-            value: Any = _scalar(written) if sign is None else {} if sign == "{" else []
-            _put(items, key, value, after)
-            key, after = None, sign is None
+            value: Any = _scalar(scalar_text) if sign is None else {} if sign == "{" else []
+            _put(items, key, value, follows_value)
+            key, follows_value = None, sign is None
             if sign is not None:
                 around.append(items)
                 items = value
-        elif key is not None or not (after if sign == "," else _ends(items, sign, after)):
+        elif key is not None or not (follows_value if sign == "," else _ends(items, sign, follows_value)):
             raise _OtherFormError
         elif sign == ",":
-            after = False
+            follows_value = False
         else:
-            items, after = around.pop(), True
+            items, follows_value = around.pop(), True
     if around or len(root) != 1:
         raise _OtherFormError
     return root[0]
 
 
-def _put(items: Any, key: str | None, value: Any, after: bool) -> None:
+def _put(items: Any, key: str | None, value: Any, follows_value: bool) -> None:
     """Put a value into a flow collection: with a key into a mapping, without one into a list."""
-    if after or (key is None) is not isinstance(items, list):
+    if follows_value or (key is None) is not isinstance(items, list):
         raise _OtherFormError
     if key is None:
         items.append(value)
@@ -255,18 +255,18 @@ def _put(items: Any, key: str | None, value: Any, after: bool) -> None:
         items[key] = value
 
 
-def _ends(items: Any, sign: str, after: bool) -> bool:
+def _ends(items: Any, sign: str, follows_value: bool) -> bool:
     """Return whether a sign ends a flow collection: it is the one that belongs to it, and no comma is before it."""
-    return isinstance(items, dict if sign == "}" else list) and (after or not items)
+    return isinstance(items, dict if sign == "}" else list) and (follows_value or not items)
 
 
-def _flow_key(items: dict[str, Any], written: str) -> str:
-    key = _scalar(written)
+def _flow_key(items: dict[str, Any], scalar_text: str) -> str:
+    key = _scalar(scalar_text)
     if (
         not isinstance(items, dict)
         or not isinstance(key, str)
         or key in items
-        or (key == written and key.lower() in _NOT_TEXT)
+        or (key == scalar_text and key.lower() in _NOT_TEXT)
     ):
         raise _OtherFormError
     return key

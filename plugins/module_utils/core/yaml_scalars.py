@@ -41,11 +41,11 @@ def resolve(text: str) -> Any:
     """
     if text in _WORDS:
         return _WORDS[text]
-    first = text[0]
-    if first not in "+-.0123456789":
+    sign = text[0]
+    if sign not in "+-.0123456789":
         return text
-    plain = _SEPARATOR.sub("", text) if first == "." else text.replace("_", "")
-    value = _integer(plain) if first != "." else None
+    plain = _SEPARATOR.sub("", text) if sign == "." else text.replace("_", "")
+    value = _integer(plain) if sign != "." else None
     if value is not None:
         return value
     if not _FLOAT.fullmatch(plain):

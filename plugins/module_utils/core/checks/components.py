@@ -67,8 +67,8 @@ def findings(snapshot: Snapshot, desired: Desired) -> Iterator[Finding]:
     """Yield findings about the variables of the stack and about components that others installed."""
     for problem in desired.problems:
         yield Finding("variables", "serving_stack", problem, "Fix the variable; nothing is installed until then")
-    known = not {"Secret", DEFINITION} & snapshot.unread.keys()
-    decided = actions(desired.planned, snapshot.seen, desired.stuck_after, desired.adopt) if known else []
+    is_readable = not {"Secret", DEFINITION} & snapshot.unread.keys()
+    decided = actions(desired.planned, snapshot.seen, desired.stuck_after, desired.adopt) if is_readable else []
     for entry in decided:
         key = str(entry["key"])
         if entry["action"] == "refuse":
@@ -120,8 +120,8 @@ def _beside(entry: Mapping[str, Any], snapshot: Snapshot) -> Iterator[Finding]:
 
 def _provided(entry: Mapping[str, Any], snapshot: Snapshot) -> Iterator[Finding]:
     """Yield a component that should be provided by another owner, but is not installed."""
-    needed = [text(value, "metadata", "name") for value in _definitions(entry)]
-    missing = [name for name in needed if name not in snapshot.definitions]
+    definition_names = [text(value, "metadata", "name") for value in _definitions(entry)]
+    missing = [name for name in definition_names if name not in snapshot.definitions]
     names_some = bool(entry.get("definition_groups") or entry.get("definitions"))
     if missing or (names_some and not _of_groups(entry, snapshot.definitions)):
         problem = "none of its CustomResourceDefinitions exists"
@@ -165,7 +165,7 @@ def _not_ours(entry: Mapping[str, Any], snapshot: Snapshot) -> Iterator[Finding]
 
 def _gateway_api(entry: Mapping[str, Any], snapshot: Snapshot, desired: Desired) -> Iterator[Finding]:
     variable = "serving_stack_gateway_api_crds"
-    there = [name for name in GATEWAY_DEFINITIONS if name in snapshot.definitions]
+    existing = [name for name in GATEWAY_DEFINITIONS if name in snapshot.definitions]
     if desired.gateway_api_crds == "external":
         missing = [name for name in GATEWAY_DEFINITIONS if name not in snapshot.definitions]
         if missing:
@@ -175,19 +175,21 @@ def _gateway_api(entry: Mapping[str, Any], snapshot: Snapshot, desired: Desired)
                 f"it is external, but CustomResourceDefinition {some(missing)} does not exist",
                 f"Install the Gateway API v1.5 or newer, or set {variable} to chart",
             )
-        yield from _old_bundle(there, snapshot)
+        yield from _old_bundle(existing, snapshot)
         return
     installed = any(
         (release["name"], release["namespace"]) == (entry["release"], entry["namespace"])
         for release in snapshot.releases
     )
-    if not there or installed:
+    if not existing or installed:
         return
     manager = _gateway_manager(snapshot)
     owner = f"{manager} manages them" if manager else "they were not installed by this stack"
-    bundle = text(snapshot.objects.get(there[0], {}), "metadata", "annotations", _BUNDLE) or "of unknown version"
-    channel = text(snapshot.objects.get(there[0], {}), "metadata", "annotations", _CHANNEL)
-    guards = [text(each, "metadata", "name") for each in snapshot.policies if text(each, "metadata", "name") in _GUARDS]
+    bundle = text(snapshot.objects.get(existing[0], {}), "metadata", "annotations", _BUNDLE) or "of unknown version"
+    channel = text(snapshot.objects.get(existing[0], {}), "metadata", "annotations", _CHANNEL)
+    guards = [
+        text(policy, "metadata", "name") for policy in snapshot.policies if text(policy, "metadata", "name") in _GUARDS
+    ]
     guarded = f", and {some(guards)} refuses to change them" if guards else ""
     yield warning(
         _CHECK,
@@ -195,11 +197,11 @@ def _gateway_api(entry: Mapping[str, Any], snapshot: Snapshot, desired: Desired)
         f"its CustomResourceDefinitions already exist ({' '.join(filter(None, (bundle, channel)))}): {owner}{guarded}",
         f"Set {variable} to external. Otherwise Helm 4, and every upgrade, would overwrite them",
     )
-    yield from _old_bundle(there, snapshot)
+    yield from _old_bundle(existing, snapshot)
 
 
-def _old_bundle(there: list[str], snapshot: Snapshot) -> Iterator[Finding]:
-    for name in there[:1]:
+def _old_bundle(existing: list[str], snapshot: Snapshot) -> Iterator[Finding]:
+    for name in existing[:1]:
         bundle = text(snapshot.objects.get(name, {}), "metadata", "annotations", _BUNDLE)
         numbers = tuple(map(int, re.findall(r"\d+", bundle)[:2]))
         if bundle and numbers < _LEAST_BUNDLE:
@@ -214,8 +216,8 @@ def _old_bundle(there: list[str], snapshot: Snapshot) -> Iterator[Finding]:
 def _gateway_manager(snapshot: Snapshot) -> str:
     """Return the cloud that comes with a gateway controller of its own, empty for none."""
     names = [text(value, "spec", "controllerName") for value in snapshot.gateway_classes]
-    found = (cloud for cloud in CLOUDS if any(name.startswith(cloud.platform.gateway_controllers) for name in names))
-    return next((cloud.source for cloud in found), "")
+    clouds = (cloud for cloud in CLOUDS if any(name.startswith(cloud.platform.gateway_controllers) for name in names))
+    return next((cloud.source for cloud in clouds), "")
 
 
 def _admission(snapshot: Snapshot, desired: Desired) -> Iterator[Finding]:
@@ -225,8 +227,8 @@ def _admission(snapshot: Snapshot, desired: Desired) -> Iterator[Finding]:
     for entry in desired.managed:
         namespace = str(entry.get("namespace") or "")
         level = text(labels.get(namespace), "pod-security.kubernetes.io/enforce")
-        ours = text(labels.get(namespace), MANAGED_BY_LABEL) == MANAGED_BY
-        if entry.get("privileged") and not ours and level in ("baseline", "restricted") and namespace not in seen:
+        is_managed = text(labels.get(namespace), MANAGED_BY_LABEL) == MANAGED_BY
+        if entry.get("privileged") and not is_managed and level in ("baseline", "restricted") and namespace not in seen:
             seen.add(namespace)
             yield Finding(
                 _CHECK,

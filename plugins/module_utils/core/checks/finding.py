@@ -63,5 +63,5 @@ def report(name: str, findings: Sequence[Finding]) -> list[str]:
 
 
 def _counts(wrong: int, warned: int) -> str:
-    parts = [count(number, noun) for number, noun in ((wrong, "error"), (warned, "warning")) if number]
-    return ", ".join(parts) or "nothing stands in the way"
+    counts = [count(number, noun) for number, noun in ((wrong, "error"), (warned, "warning")) if number]
+    return ", ".join(counts) or "nothing stands in the way"

@@ -26,7 +26,7 @@ _GPU_LABELS = (
 
 
 def findings(snapshot: Snapshot, desired: Desired) -> Iterator[Finding]:
-    """Yield what is wrong with nodes: those of each pool, and those that are left for the stack."""
+    """Yield problems with nodes: with the nodes of each pool, and with the nodes that remain for the stack."""
     if "Node" in snapshot.unread:
         return
     pools = {text(pool, "name"): pool for pool in entries(desired.cluster, "spec", "nodePools")}
@@ -45,15 +45,15 @@ def findings(snapshot: Snapshot, desired: Desired) -> Iterator[Finding]:
         yield from _unknown_pools(by_pool, pools)
         yield from _unlabelled(by_pool.get("", ()), snapshot, desired)
     for index, (name, pool) in enumerate(pools.items()):
-        place = f"spec.nodePools[{index}] ({name})"
+        path = f"spec.nodePools[{index}] ({name})"
         if text(pool, "className") not in desired.classes:
             yield Finding(
                 _CHECK,
-                place,
+                path,
                 f"there is no InferenceClass {text(pool, 'className')}",
                 "Add its manifest to fleet_resources, or correct className",
             )
-        yield from _numbers(place, name, pool, by_pool.get(name, []))
+        yield from _numbers(path, name, pool, by_pool.get(name, []))
         yield from _state(name, by_pool.get(name, []))
         yield from _taints(name, by_pool.get(name, []), desired)
     yield from _room_for_the_stack(snapshot, desired)
@@ -72,11 +72,11 @@ def _unknown_pools(by_pool: Mapping[str, list[Object]], pools: Mapping[str, Obje
 
 def _unlabelled(nodes: Iterable[Object], snapshot: Snapshot, desired: Desired) -> Iterator[Finding]:
     publishing = {text(value, "spec", "nodeName") for value in snapshot.slices}
-    found = [node for node in nodes if _has_devices(node) or text(node, "metadata", "name") in publishing]
-    if found and desired.expected.drivers:
+    device_nodes = [node for node in nodes if _has_devices(node) or text(node, "metadata", "name") in publishing]
+    if device_nodes and desired.expected.drivers:
         yield warning(
             _CHECK,
-            f"Node {some(_names(found))}",
+            f"Node {some(_names(device_nodes))}",
             f"devices are there, and no label {LABEL}: no replica is placed there",
             f"If they are of a pool: kubectl label node NAME {LABEL}=POOL",
         )
@@ -93,32 +93,32 @@ def plugin_devices(node: Object) -> int:
     return int(count) if count.isdecimal() else 0
 
 
-def _numbers(place: str, name: str, pool: Object, nodes: list[Object]) -> Iterator[Finding]:
+def _numbers(path: str, name: str, pool: Object, nodes: list[Object]) -> Iterator[Finding]:
     start = number(pool, "nodeCount", default=1)
-    least = number(pool, "minNodeCount", default=start)
-    most = number(pool, "maxNodeCount", default=max(start, least))
+    minimum = number(pool, "minNodeCount", default=start)
+    maximum = number(pool, "maxNodeCount", default=max(start, minimum))
     field = "maxNodeCount" if "maxNodeCount" in pool else "nodeCount"
     label = f"kubectl label node NAME {LABEL}={name}"
-    if not nodes and least:
+    if not nodes and minimum:
         yield Finding(
             _CHECK,
-            place,
-            f"no node has the label {LABEL}={name}, {least} or more are desired",
+            path,
+            f"no node has the label {LABEL}={name}, {minimum} or more are desired",
             f"Label the nodes of the pool ({label}), or correct the pool",
         )
-    elif len(nodes) < most and field == "nodeCount":
+    elif len(nodes) < maximum and field == "nodeCount":
         yield warning(
             _CHECK,
-            place,
-            f"{field} is {most}, and {are(len(nodes), 'node')} there with the label {LABEL}={name}: replicas use "
+            path,
+            f"{field} is {maximum}, and {are(len(nodes), 'node')} there with the label {LABEL}={name}: replicas use "
             "only these nodes",
             f"Add nodes, label them ({label}), or set nodeCount to {len(nodes)}",
         )
-    elif len(nodes) < most:
+    elif len(nodes) < maximum:
         yield warning(
             _CHECK,
-            place,
-            f"{field} is {most}, and {are(len(nodes), 'node')} there: replicas might also be placed on missing "
+            path,
+            f"{field} is {maximum}, and {are(len(nodes), 'node')} there: replicas might also be placed on missing "
             "nodes, and wait until your autoscaler adds nodes with the label",
             f"Make sure that your autoscaler adds nodes, or set {field} to {max(len(nodes), 1)}",
         )
@@ -144,22 +144,31 @@ def _state(name: str, nodes: list[Object]) -> Iterator[Finding]:
 
 def _kubelet(node: Object) -> tuple[int, ...]:
     """Major and minor version of a node's kubelet, zeros where it has none."""
-    parts = text(node, "status", "nodeInfo", "kubeletVersion").removeprefix("v").split(".")[:2]
-    return tuple(map(int, parts)) if len(parts) == 2 and all(part.isdecimal() for part in parts) else (0, 0)
+    version_numbers = text(node, "status", "nodeInfo", "kubeletVersion").removeprefix("v").split(".")[:2]
+    return (
+        tuple(map(int, version_numbers))
+        if len(version_numbers) == 2 and all(digits.isdecimal() for digits in version_numbers)
+        else (0, 0)
+    )
 
 
 def _taints(name: str, nodes: list[Object], desired: Desired) -> Iterator[Finding]:
-    classes = [each for promise in desired.expected.promises if promise.pool == name for each in promise.device_classes]
+    classes = [
+        device_class
+        for promise in desired.expected.promises
+        if promise.pool == name
+        for device_class in promise.device_classes
+    ]
     tolerations = tolerations_of(classes)
-    found: dict[str, list[str]] = {}
+    nodes_by_taint: dict[str, list[str]] = {}
     for node in nodes:
         for taint in taints_of(node):
             if not any(toleration.covers(taint) for toleration in tolerations):
-                found.setdefault(str(taint), []).append(text(node, "metadata", "name"))
-    for taint_text, places in sorted(found.items()):
+                nodes_by_taint.setdefault(str(taint), []).append(text(node, "metadata", "name"))
+    for taint_text, node_names in sorted(nodes_by_taint.items()):
         yield Finding(
             _CHECK,
-            f"Node {some(sorted(places))} (pool {name})",
+            f"Node {some(sorted(node_names))} (pool {name})",
             f"pods of replicas do not tolerate the taint {taint_text}",
             f"Take it off (kubectl taint node NAME {taint_text}-); engines tolerate "
             f"{some(toleration.key for toleration in tolerations)} with the effect NoSchedule",
@@ -193,11 +202,11 @@ def driver_roots(snapshot: Snapshot, desired: Desired) -> Iterator[Finding]:
     variable = "nvidia_driver_root"
     for cloud in CLOUDS:
         root = cloud.platform.driver_root
-        there = [node for node in nodes if cloud.platform.gpu_label in fields(node, "metadata", "labels")]
-        if there and root != "/":
+        cloud_nodes = [node for node in nodes if cloud.platform.gpu_label in fields(node, "metadata", "labels")]
+        if cloud_nodes and root != "/":
             yield Finding(
                 "driver-root",
-                f"Node {some(_names(there))}",
+                f"Node {some(_names(cloud_nodes))}",
                 f"{cloud.source} keeps the NVIDIA driver in {root}, and the DRA driver would search it in /",
                 f"Set {variable} to {root} for this cluster",
             )

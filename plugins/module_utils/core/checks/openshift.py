@@ -44,14 +44,14 @@ def findings(snapshot: Snapshot, desired: Desired) -> Iterator[Finding]:
 
 def _needs(desired: Desired) -> dict[str, list[str]]:
     """Return whose pods need each SecurityContextConstraints."""
-    found: dict[str, list[str]] = {}
+    users_by_constraint: dict[str, list[str]] = {}
     if desired.engine_constraint:
-        found[desired.engine_constraint] = ["engines"]
+        users_by_constraint[desired.engine_constraint] = ["engines"]
     for entry in desired.managed:
         if entry.get("chart"):
             constraint = PRIVILEGED if entry.get("privileged") else NON_ROOT
-            found.setdefault(constraint, []).append(str(entry["key"]))
-    return found
+            users_by_constraint.setdefault(constraint, []).append(str(entry["key"]))
+    return users_by_constraint
 
 
 def _missing(constraint: str, users: list[str], desired: Desired) -> Iterator[Finding]:

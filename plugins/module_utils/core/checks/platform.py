@@ -84,7 +84,7 @@ _BALANCERS = (
 
 
 def storage(snapshot: Snapshot, desired: Desired) -> Iterator[Finding]:
-    """Yield whether caches can have volumes that many nodes mount."""
+    """Yield problems with the StorageClass for volumes of caches, which many nodes mount."""
     name = text(desired.cluster, "spec", "cluster", "existing", "cache", "storageClassName")
     if text(desired.cluster, "spec", "cluster", "source") != "Existing" or "StorageClass" in snapshot.unread:
         return
@@ -97,13 +97,17 @@ def storage(snapshot: Snapshot, desired: Desired) -> Iterator[Finding]:
                 "Name a StorageClass for volumes that several nodes mount (ReadWriteMany)",
             )
         return
-    found = next((value for value in snapshot.storage_classes if text(value, "metadata", "name") == name), None)
-    if found is None:
-        there = sorted(text(value, "metadata", "name") for value in snapshot.storage_classes)
-        hint = f"Create it, or name one that is there: {some(there)}" if there else "Create it; there is none at all"
+    storage_object = next(
+        (value for value in snapshot.storage_classes if text(value, "metadata", "name") == name), None
+    )
+    if storage_object is None:
+        existing = sorted(text(value, "metadata", "name") for value in snapshot.storage_classes)
+        hint = (
+            f"Create it, or name one that is there: {some(existing)}" if existing else "Create it; there is none at all"
+        )
         yield Finding("storage", _FIELD, f"StorageClass {name} is not there", hint)
         return
-    provisioner = text(found, "provisioner")
+    provisioner = text(storage_object, "provisioner")
     where = f"StorageClass {name} ({_FIELD})"
     if provisioner == _NO_PROVISIONER:
         yield Finding(
@@ -127,20 +131,20 @@ def storage(snapshot: Snapshot, desired: Desired) -> Iterator[Finding]:
             "several nodes (ReadWriteMany)",
             "Read its documentation; nothing has to be done if they can",
         )
-    least = of_provisioner(provisioner, fields(found, "parameters"))
-    small = [size for size in desired.cache_sizes if least and size < least.gib]
-    if least and small:
+    class_minimum = of_provisioner(provisioner, fields(storage_object, "parameters"))
+    small = [size for size in desired.cache_sizes if class_minimum and size < class_minimum.gib]
+    if class_minimum and small:
         yield warning(
             "storage",
             where,
-            f"its volumes have {least.gib} GiB at least ({least.storage}), and cost as much; the smallest cache of the "
-            f"fleet asks for {min(small)} GiB",
+            f"its volumes have {class_minimum.gib} GiB at least ({class_minimum.storage}), and cost as much; "
+            f"the smallest cache of the fleet asks for {min(small)} GiB",
             "Nothing has to be done; for less cost, use storage with smaller volumes",
         )
 
 
-def _is_one_of(provisioner: str, known: tuple[str, ...]) -> bool:
-    return any(provisioner == name or provisioner.endswith((f".{name}", f"/{name}")) for name in known)
+def _is_one_of(provisioner: str, provisioners: tuple[str, ...]) -> bool:
+    return any(provisioner == name or provisioner.endswith((f".{name}", f"/{name}")) for name in provisioners)
 
 
 def load_balancers(snapshot: Snapshot, desired: Desired) -> Iterator[Finding]:
@@ -166,7 +170,7 @@ def load_balancers(snapshot: Snapshot, desired: Desired) -> Iterator[Finding]:
 
 
 def devices(snapshot: Snapshot, desired: Desired) -> Iterator[Finding]:
-    """Yield whether published devices are as the classes promise, and the DeviceClasses are installed."""
+    """Yield published devices that differ from their classes, and missing DeviceClasses."""
     publishing = {text(value, "spec", "driver") for value in snapshot.slices}
     # What no driver publishes yet cannot be compared.
     promises = [
@@ -186,10 +190,10 @@ def devices(snapshot: Snapshot, desired: Desired) -> Iterator[Finding]:
         )
     if "DeviceClass" in snapshot.unread or not snapshot.devices or desired.problems:
         return
-    there = {text(value, "metadata", "name") for value in snapshot.device_classes}
+    class_names = {text(value, "metadata", "name") for value in snapshot.device_classes}
     installed = {NVIDIA} if any(entry["key"] == "dra-driver" for entry in desired.managed) else set()
     for name in desired.expected.device_classes:
-        if name not in there | installed:
+        if name not in class_names | installed:
             yield warning(
                 "devices",
                 f"DeviceClass {name}",

@@ -25,15 +25,15 @@ def bound(objects: Iterable[Object]) -> tuple[Right, ...]:
     """All that a user may do who is a subject of the bindings among these objects (rbac.authorization.k8s.io/v1), by
     their roles, sorted. A role that is bound nowhere gives nothing."""
     values = list(objects)
-    found: set[Right] = set()
+    rights: set[Right] = set()
     for binding in values:
         if text(binding, "kind") in _BINDINGS:
             space = text(binding, "metadata", "namespace")
             role = (text(binding, "roleRef", "kind"), text(binding, "roleRef", "name"))
             for value in values:
                 if (text(value, "kind"), text(value, "metadata", "name")) == role:
-                    found.update(_of_rules(entries(value, "rules"), space))
-    return tuple(sorted(found))
+                    rights.update(_of_rules(entries(value, "rules"), space))
+    return tuple(sorted(rights))
 
 
 def _of_rules(rules: Iterable[Mapping[str, Any]], namespace: str) -> Iterator[Right]:
@@ -45,9 +45,9 @@ def _of_rules(rules: Iterable[Mapping[str, Any]], namespace: str) -> Iterator[Ri
                         yield Right(str(group), str(resource), str(verb), namespace, str(name))
 
 
-def needed(given: Iterable[Right], cluster: ExpectedCluster) -> tuple[Right, ...]:
+def needed(rights: Iterable[Right], cluster: ExpectedCluster) -> tuple[Right, ...]:
     """Return the rights that a fleet makes use of: those for gateways in mode Model only where it has one."""
-    return tuple(right for right in given if cluster.has_cluster_gateway or not _is_for_gateways(right))
+    return tuple(right for right in rights if cluster.has_cluster_gateway or not _is_for_gateways(right))
 
 
 def _is_for_gateways(right: Right) -> bool:
@@ -84,5 +84,5 @@ def findings(snapshot: Snapshot, desired: Desired) -> Iterator[Finding]:
 def _pending(snapshot: Snapshot, desired: Desired) -> bool:
     if "Secret" in snapshot.unread:
         return bool(snapshot.unread)
-    found = actions(desired.planned, snapshot.seen, desired.stuck_after, desired.adopt)
-    return any(entry["action"] in _PENDING for entry in found)
+    decisions = actions(desired.planned, snapshot.seen, desired.stuck_after, desired.adopt)
+    return any(entry["action"] in _PENDING for entry in decisions)

@@ -131,8 +131,9 @@ class Snapshot:
         }
 
 
-def desired_of(name: str, resources: Sequence[Object], **more: Any) -> Desired:
-    """Return what the resources of a fleet (wire form) want of a cluster. `more`: the other fields."""
+def desired_of(name: str, resources: Sequence[Object], **other_fields: Any) -> Desired:
+    """Return the desired state of a cluster from the resources of a fleet (wire form). `other_fields`: the other fields
+    of the desired state."""
 
     def of_kind(kind: str) -> list[Object]:
         return [value for value in resources if text(value, "kind") == kind]
@@ -145,7 +146,7 @@ def desired_of(name: str, resources: Sequence[Object], **more: Any) -> Desired:
         expected=expected(resources).cluster(name),
         caches=bool(of_kind("ModelCache")),
         cache_sizes=tuple(number(value, "spec", "huggingFace", "sizeGiB") for value in of_kind("ModelCache")),
-        **more,
+        **other_fields,
     )
 
 
@@ -156,5 +157,5 @@ def pool_of(node: Object) -> str:
 
 def named(value: Object) -> str:
     """An object in a message: kind, namespace and name."""
-    place = "/".join(filter(None, (text(value, "metadata", "namespace"), text(value, "metadata", "name"))))
-    return f"{text(value, 'kind')} {place}"
+    qualified_name = "/".join(filter(None, (text(value, "metadata", "namespace"), text(value, "metadata", "name"))))
+    return f"{text(value, 'kind')} {qualified_name}"

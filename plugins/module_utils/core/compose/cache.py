@@ -72,8 +72,8 @@ def artifact(cache: api.ModelCache) -> str:
     `@include=<pattern>,<pattern>` and `@exclude=…` if it has patterns."""
     source = _source(cache)
     patterns = {"include": source.include, "exclude": source.exclude}
-    parts = [f"{key}={','.join(sorted(set(value)))}" for key, value in patterns.items() if value]
-    return "@".join((source.repo, source.revision or DEFAULT_REVISION, source.layout, *parts))
+    pattern_suffixes = [f"{key}={','.join(sorted(set(value)))}" for key, value in patterns.items() if value]
+    return "@".join((source.repo, source.revision or DEFAULT_REVISION, source.layout, *pattern_suffixes))
 
 
 def _source(cache: api.ModelCache) -> HuggingFace:

@@ -43,11 +43,11 @@ def claim_names(member: Member) -> list[str]:
 
 
 def _name(member: Member, claim: str, requests: Sequence[ResolvedDeviceRequest]) -> str:
-    parts = [member.owner.prefix, member.engine, member.role.lower(), claim]
+    segments = [member.owner.prefix, member.engine, member.role.lower(), claim]
     if member.owner.digests_claims:
-        written = json.dumps(_spec(member, requests), sort_keys=True)
-        parts.append(sha256(written.encode()).hexdigest()[:_DIGEST_DIGITS])
-    return names.child_name(*parts)
+        canonical_spec = json.dumps(_spec(member, requests), sort_keys=True)
+        segments.append(sha256(canonical_spec.encode()).hexdigest()[:_DIGEST_DIGITS])
+    return names.child_name(*segments)
 
 
 def with_claim_names(replica: api.ModelReplica, existing: api.ModelReplica | None) -> api.ModelReplica:
@@ -68,10 +68,12 @@ def _claims(replica: api.ModelReplica) -> dict[tuple[str, str], Any]:
 
 
 def _spec(member: Member, requests: Sequence[ResolvedDeviceRequest]) -> dict[str, Any]:
-    devices: dict[str, Any] = {"requests": [_request(each) for each in requests]}
+    devices: dict[str, Any] = {"requests": [_request(request) for request in requests]}
     included = {request.name for request in requests}
     constraints = [
-        each for each in member.device_constraints if not each.requests or included.intersection(each.requests)
+        constraint
+        for constraint in member.device_constraints
+        if not constraint.requests or included.intersection(constraint.requests)
     ]
     if constraints:
         devices["constraints"] = [api.wire(constraint) for constraint in constraints]

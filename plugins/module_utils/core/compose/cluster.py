@@ -46,9 +46,9 @@ def storage_class(cluster: api.InferenceCluster) -> str:
     """Return the StorageClass for weights on a cluster: that of its status, else the default of its source, else "".
     That of an Existing cluster is in its manifest."""
     source = cluster.spec.cluster
-    own = source.existing.cache if source.source == "Existing" and source.existing else None
-    if own and own.storage_class_name:
-        return own.storage_class_name
+    cache_settings = source.existing.cache if source.source == "Existing" and source.existing else None
+    if cache_settings and cache_settings.storage_class_name:
+        return cache_settings.storage_class_name
     published = cluster.status.cache if cluster.status else None
     if published and published.storage_class_name:
         return published.storage_class_name
@@ -67,14 +67,14 @@ def published_pools(
     (`observed_nodes` is None). A fabric is published as a field and as a Synthetic device for selectors. A pool whose
     class is missing keeps its previous entry.
     """
-    before = {pool.name: pool for pool in (cluster.status.gpu_pools if cluster.status else None) or ()}
+    earlier_pools = {pool.name: pool for pool in (cluster.status.gpu_pools if cluster.status else None) or ()}
     pools = []
     for pool in cluster.spec.node_pools or ():
         inference_class = classes.get(pool.class_name)
         if inference_class is not None:
             pools.append(_published(cluster, pool, inference_class, observed_nodes))
-        elif pool.name in before:
-            pools.append(before[pool.name])
+        elif pool.name in earlier_pools:
+            pools.append(earlier_pools[pool.name])
     return pools
 
 
@@ -131,10 +131,11 @@ def _cloud_cluster(
 ) -> Object:
     node_pools = cluster.spec.node_pools or ()
     provisioning = [_provisioning(cloud, pool.class_name, classes) for pool in node_pools]
-    pools = [cloud_pool(cloud, pool, found) for pool, found in zip(node_pools, provisioning, strict=True)]
+    pools = [cloud_pool(cloud, pool, settings) for pool, settings in zip(node_pools, provisioning, strict=True)]
     spec = cloud.cluster_fields(block)
     gpus = sum(
-        composed["maxNodeCount"] * found.accelerator.count for composed, found in zip(pools, provisioning, strict=True)
+        composed["maxNodeCount"] * settings.accelerator.count
+        for composed, settings in zip(pools, provisioning, strict=True)
     )
     spec["nodePools"] = with_system_pool(cloud.kind, pools, gpus)
     composed = _object(cluster, cloud.kind, cluster.name, spec)
@@ -151,24 +152,24 @@ def _message(kind: str, spec: Mapping[str, Any], error: api.InvalidResource) -> 
 
 
 def _problem_message(spec: Mapping[str, Any], problem: Problem) -> str:
-    head, bracket, rest = problem.path.removeprefix("spec.").partition("[")
-    place = problem.path
+    head, bracket, pool_path = problem.path.removeprefix("spec.").partition("[")
+    location = problem.path
     if head == "nodePools" and bracket:
-        number, _bracket, field = rest.partition("]")
+        number, _bracket, field = pool_path.partition("]")
         pool = spec["nodePools"][int(number)]["name"]
-        place = f"node pool {pool}{': ' if field else ''}{field.removeprefix('.')}"
-    return f"{place} {problem.message}{f' ({problem.hint})' if problem.hint else ''}"
+        location = f"node pool {pool}{': ' if field else ''}{field.removeprefix('.')}"
+    return f"{location} {problem.message}{f' ({problem.hint})' if problem.hint else ''}"
 
 
 def cloud_pool(cloud: Cloud, pool: NodePool, provisioning: Any) -> dict[str, Any]:
     """Return a GPU pool for the cloud."""
-    least, most = pool.bounds
+    minimum, maximum = pool.bounds
     sizes = {
         "diskSizeGb": provisioning.disk_size_gb,
         # A cloud refuses a pool that starts below its minimum.
-        "nodeCount": max(pool.node_count, least),
-        "minNodeCount": least,
-        "maxNodeCount": most,
+        "nodeCount": max(pool.node_count, minimum),
+        "minNodeCount": minimum,
+        "maxNodeCount": maximum,
     }
     return cloud.node_pool(pool, provisioning, sizes)
 
@@ -178,10 +179,10 @@ def _provisioning(cloud: Cloud, class_name: str, classes: Mapping[str, api.Infer
     if class_name not in classes:
         raise InvalidPool(f"InferenceClass {class_name} does not exist")
     provisioning = classes[class_name].spec.provisioning
-    found = getattr(provisioning, cloud.name) if provisioning else None
-    if found is None:
+    block = getattr(provisioning, cloud.name) if provisioning else None
+    if block is None:
         raise InvalidPool(f"InferenceClass {class_name} has no {cloud.source} provisioning block")
-    return found
+    return block
 
 
 def _secrets(cluster: api.InferenceCluster, cloud: Cloud | None) -> list[dict[str, Any]]:

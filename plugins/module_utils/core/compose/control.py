@@ -28,9 +28,9 @@ def control_labels(resource: api.Resource, owner_label: str) -> dict[str, str]:
     return labels
 
 
-def system_namespace(more: Mapping[str, str] = MappingProxyType({})) -> dict[str, Any]:
-    """Return the Namespace of the fleet's own objects, with `more` labels."""
-    labels = {names.MANAGED_BY_LABEL: names.MANAGED_BY, **more}
+def system_namespace(extra_labels: Mapping[str, str] = MappingProxyType({})) -> dict[str, Any]:
+    """Return the Namespace of the fleet's own objects, with `extra_labels` labels."""
+    labels = {names.MANAGED_BY_LABEL: names.MANAGED_BY, **extra_labels}
     return kept_namespace(constants.SYSTEM_NAMESPACE, labels)
 
 

@@ -147,9 +147,9 @@ def _tree(*tables: Rules) -> _Node:
     for table in tables:
         for path, rule in table.items():
             node = root
-            for part in filter(None, path.split(".")):
-                node = node.fields.setdefault(part.removesuffix("[]"), _Node())
-                if part.endswith("[]"):
+            for segment in filter(None, path.split(".")):
+                node = node.fields.setdefault(segment.removesuffix("[]"), _Node())
+                if segment.endswith("[]"):
                     node.items = node.items or _Node()
                     node = node.items
             if callable(rule):

@@ -40,7 +40,7 @@ def is_disaggregated(spec: ModelReplicaSpec) -> bool:
 
 def disaggregate(
     workload: dict[str, Any],
-    parts: Sequence[Member],
+    members: Sequence[Member],
     engine: PlacedEngine,
     serving: ReplicaServing,
     options: Options,
@@ -52,7 +52,7 @@ def disaggregate(
     composed image and flags. The variables of vLLM's NIXL side channel are set for every engine. Other engines ignore
     them.
     """
-    member = serving_member(parts)
+    member = serving_member(members)
     template = serving_template(workload)
     template["metadata"]["labels"].update(
         {
@@ -64,8 +64,8 @@ def disaggregate(
     spec = template["spec"]
     container = spec["containers"][0]
     spec["volumes"].append(shared_memory_volume("nixl-shm", member.container))
-    own = container.get("env", [])
-    container["env"] = own + missing_variables(_SIDE_CHANNEL_ENV, own)
+    variables = container.get("env", [])
+    container["env"] = variables + missing_variables(_SIDE_CHANNEL_ENV, variables)
     spec["containers"] = [ordered_container(container)]
     if engine.phase == constants.DECODE:
         port = decode_port(engine)
@@ -88,7 +88,7 @@ def decode_port(engine: PlacedEngine | Engine) -> int:
     return engine.port or line.number(("--port",), _MAX_PORT) or constants.DECODE_PORT
 
 
-def _sidecar(port: int, pool: int, health: str, written: Sidecar | None, image: str) -> dict[str, Any]:
+def _sidecar(port: int, pool: int, health: str, settings: Sidecar | None, image: str) -> dict[str, Any]:
     """Return the proxy in front of a Decode engine, which sends the prompt to the prefill pod that the picker chose.
 
     Kubernetes stops an init container with `restartPolicy: Always` after the engine, whose streams pass through it.
@@ -103,8 +103,8 @@ def _sidecar(port: int, pool: int, health: str, written: Sidecar | None, image: 
     )
     return {
         "name": "pd-sidecar",
-        "image": overrides.image(written, image),
-        "args": overrides.args(written, args, _RENAMED_FLAGS),
+        "image": overrides.image(settings, image),
+        "args": overrides.args(settings, args, _RENAMED_FLAGS),
         "restartPolicy": "Always",
         "ports": [{"containerPort": pool}],
         "securityContext": confined(),

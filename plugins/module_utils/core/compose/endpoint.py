@@ -54,15 +54,21 @@ def gateway_url(listeners: Iterable[Mapping[str, Any]], address: str) -> str:
     needs a host name, which has to resolve to the gateway.
     """
     listeners = list(listeners)
-    plain = [each.get("port") for each in listeners if each.get("protocol") == "HTTP" and not each.get("hostname")]
+    plain = [
+        listener.get("port")
+        for listener in listeners
+        if listener.get("protocol") == "HTTP" and not listener.get("hostname")
+    ]
     if not listeners or _HTTP_PORT in plain:
         return http_url(address)
     if plain:
         return f"{http_url(address)}:{plain[0]}"
-    for each in listeners:
-        name = str(each.get("hostname") or "")
-        if each.get("protocol") == "HTTPS" and name and not name.startswith("*"):
-            return f"https://{name}" if each.get("port") == _HTTPS_PORT else f"https://{name}:{each.get('port')}"
+    for listener in listeners:
+        name = str(listener.get("hostname") or "")
+        if listener.get("protocol") == "HTTPS" and name and not name.startswith("*"):
+            return (
+                f"https://{name}" if listener.get("port") == _HTTPS_PORT else f"https://{name}:{listener.get('port')}"
+            )
     return ""
 
 

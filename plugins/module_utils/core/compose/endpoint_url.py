@@ -65,28 +65,28 @@ def parse_url(url: str) -> Target:
     if " " in url or not url.isprintable():
         raise InvalidUrl(f"the url has spaces or characters that cannot be printed: {_EXAMPLE}")
     try:
-        parts = urlsplit(url)
+        split_url = urlsplit(url)
     except ValueError:
         raise InvalidUrl(f"the host of the url is not a valid one: {_EXAMPLE}") from None
-    if parts.scheme not in _DEFAULT_PORTS:
+    if split_url.scheme not in _DEFAULT_PORTS:
         raise InvalidUrl(f"the url begins with neither http:// nor https://: {_EXAMPLE}")
-    if "@" in parts.netloc:
+    if "@" in split_url.netloc:
         raise InvalidUrl("the url holds a user name or password: put the key in a Secret and name it in credential")
-    if not parts.hostname:
+    if not split_url.hostname:
         raise InvalidUrl(f"the url has no host: {_EXAMPLE}")
-    host, address_type = _host(parts.hostname)
-    if "[" in parts.netloc and address_type != "IPv6":
+    host, address_type = _host(split_url.hostname)
+    if "[" in split_url.netloc and address_type != "IPv6":
         raise InvalidUrl(f"the host of the url, {host}, is in brackets but no IPv6 address")
-    return Target(parts.scheme, host, _port(parts), address_type)
+    return Target(split_url.scheme, host, _port(split_url), address_type)
 
 
-def _port(parts: SplitResult) -> int:
+def _port(split_url: SplitResult) -> int:
     try:
-        port = parts.port
+        port = split_url.port
     except ValueError:
         port = 0
     if port is None:
-        return _DEFAULT_PORTS[parts.scheme]
+        return _DEFAULT_PORTS[split_url.scheme]
     if not port:
         raise InvalidUrl("the port of the url must be a number from 1 to 65535")
     return port
@@ -105,11 +105,13 @@ def _check_address(address: IPv4Address | IPv6Address) -> None:
     """Raise for an address that Kubernetes refuses in an EndpointSlice (validation of discovery.k8s.io/v1)."""
     if getattr(address, "scope_id", None):
         raise InvalidUrl(f"the host of the url, {address}, has a zone: use an address without one")
-    inside = embedded(address)
+    addresses = embedded(address)
     findings = {
-        "is a loopback or unspecified address": any(each.is_loopback or each.is_unspecified for each in inside),
-        "is valid on one network link only": any(each.is_link_local for each in inside),
-        "is a multicast address": any(each.is_multicast for each in inside),
+        "is a loopback or unspecified address": any(
+            candidate.is_loopback or candidate.is_unspecified for candidate in addresses
+        ),
+        "is valid on one network link only": any(candidate.is_link_local for candidate in addresses),
+        "is a multicast address": any(candidate.is_multicast for candidate in addresses),
     }
     for finding, holds in findings.items():
         if holds:

@@ -184,17 +184,17 @@ if found:
 '''
 
 
-def drain_command(port: int, *, transfers: bool, least: float, idle: float, most: float) -> list[str]:
-    """Return the command that ends when an engine has had no requests for `idle` seconds, after `least` seconds at the
-    earliest and `most` at the latest.
+def drain_command(port: int, *, transfers: bool, minimum: float, idle: float, maximum: float) -> list[str]:
+    """Return the command that ends when an engine has had no requests for `idle` seconds, after `minimum` seconds at
+    the earliest and `maximum` at the latest.
 
     It ends immediately if nothing listens on the port. If the metrics cannot be read, or the image does not contain
-    Python, it ends after `most` seconds. `transfers`: a KV cache in use counts as a request because another engine must
-    still read it.
+    Python, it ends after `maximum` seconds. `transfers`: a KV cache in use counts as a request because another engine
+    must still read it.
     """
     names = f"{_RUNNING}|{_KV_CACHE}" if transfers else _RUNNING
     run = 'python3 -I -c "$@" || exec sleep "$0"'
-    return ["sh", "-c", run, f"{most:g}", _DRAIN, str(port), names, f"{least:g}", f"{idle:g}", f"{most:g}"]
+    return ["sh", "-c", run, f"{maximum:g}", _DRAIN, str(port), names, f"{minimum:g}", f"{idle:g}", f"{maximum:g}"]
 
 
 def restarts_hanging_engine(probe: Mapping[str, Any]) -> bool:

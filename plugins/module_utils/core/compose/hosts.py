@@ -122,14 +122,14 @@ def embedded(address: Address) -> list[Address]:
     if isinstance(address, IPv4Address):
         return [address]
     number = int(address)
-    inside = [address.ipv4_mapped, address.sixtofour, *(address.teredo or ())]
+    candidates = [address.ipv4_mapped, address.sixtofour, *(address.teredo or ())]
     if (
         (number >> 32 == 0 and number > 1)
         or any(address in IPv6Network(text) for text in ("64:ff9b::/96", "64:ff9b:1::/48", "::ffff:0:0:0/96"))
         or number >> 32 & 0xFFFFFFFF in _ISATAP
     ):
-        inside.append(IPv4Address(number & 0xFFFFFFFF))
-    return [address, *filter(None, inside)]
+        candidates.append(IPv4Address(number & 0xFFFFFFFF))
+    return [address, *filter(None, candidates)]
 
 
 def _inner_name(name: str) -> str:
@@ -137,8 +137,8 @@ def _inner_name(name: str) -> str:
     for reason, suffixes in _SUFFIXES.items():
         if f".{name}".endswith(tuple(f".{suffix}" for suffix in suffixes.split())):
             return reason
-    last = labels[-1]
-    if not (last in TOP_LEVEL_DOMAINS or last in _NO_HOSTS or last.startswith("xn--")):
+    top_level = labels[-1]
+    if not (top_level in TOP_LEVEL_DOMAINS or top_level in _NO_HOSTS or top_level.startswith("xn--")):
         # A Service and its namespace, for example.
         return _PRIVATE
     addresses = _addresses_in(name)

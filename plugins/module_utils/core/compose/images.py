@@ -79,15 +79,15 @@ def moved(image: Reference, registries: Mapping[str, str]) -> Reference:
 def in_manifests(text: str) -> set[str]:
     """Return the full references of images in rendered manifests. CustomResourceDefinitions are skipped: they name
     none, and are slow to parse."""
-    found: set[str] = set()
-    for part in _PARTS.split(text):
-        kind = _KIND.search(part)
+    references: set[str] = set()
+    for manifest in _PARTS.split(text):
+        kind = _KIND.search(manifest)
         if kind is None or kind[1] == _DEFINITION:
             continue
-        for document in documents(Source("manifests", part.encode())):
+        for document in documents(Source("manifests", manifest.encode())):
             # Invalid YAML may still name images.
-            found |= in_object(document.value) if document.complete else _in_text(part)
-    return found
+            references |= in_object(document.value) if document.complete else _in_text(manifest)
+    return references
 
 
 def in_object(value: Any, *, texts: bool = True) -> set[str]:
@@ -96,14 +96,14 @@ def in_object(value: Any, *, texts: bool = True) -> set[str]:
     They are read from `image` at any depth, also of volumes, and, with `texts`, from arguments, variables and
     configuration. `metadata` is skipped: nothing pulls images that it names.
     """
-    found: set[str] = set()
+    references: set[str] = set()
     for key, text in _texts(value, ""):
         if key == "image" or key.endswith("Image"):
             image = reference(text.strip())
-            found |= {str(image)} if image else set()
+            references |= {str(image)} if image else set()
         elif texts:
-            found |= _in_text(text)
-    return found
+            references |= _in_text(text)
+    return references
 
 
 def _texts(value: Any, key: str) -> Iterator[tuple[str, str]]:
@@ -122,5 +122,5 @@ def _texts(value: Any, key: str) -> Iterator[tuple[str, str]]:
 def _in_text(text: str) -> set[str]:
     candidates = [matched["found"] for matched in _IN_TEXT.finditer(text)]
     # A plain word may be anything; with a tag or a folder it is taken for an image.
-    candidates += [word for word in _KEY_IN_TEXT.findall(text) if re.search(r"[:/]", word)]
+    candidates += [key for key in _KEY_IN_TEXT.findall(text) if re.search(r"[:/]", key)]
     return {str(image) for image in map(reference, candidates) if image}

@@ -20,15 +20,15 @@ class LabelIndex(Generic[Labelled]):
         for resource in resources:
             self._all.setdefault(resource.namespace, {})[resource.name] = resource
         self._by_label: dict[tuple[str, str, str], set[str]] = {}
-        for namespace, named in self._all.items():
-            for name, resource in named.items():
+        for namespace, resources_by_name in self._all.items():
+            for name, resource in resources_by_name.items():
                 for key, value in resource.labels.items():
                     self._by_label.setdefault((namespace, key, value), set()).add(name)
 
     def matching(self, namespace: str, labels: Mapping[str, str]) -> list[Labelled]:
         """Return the resources of a namespace with all of these labels, sorted by name. No labels match all of them."""
-        named = self._all.get(namespace, {})
+        resources = self._all.get(namespace, {})
         sets = [self._by_label.get((namespace, key, value), set()) for key, value in labels.items()]
         sets.sort(key=len)
-        found = sets[0].intersection(*sets[1:]) if sets else named
-        return [named[name] for name in sorted(found)]
+        matches = sets[0].intersection(*sets[1:]) if sets else resources
+        return [resources[name] for name in sorted(matches)]

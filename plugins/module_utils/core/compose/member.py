@@ -62,7 +62,7 @@ class Member:
             return []
         constraints = [constraint.requests or () for constraint in self.device_constraints]
         return [
-            [requests[part.request].model_copy(update={"count": part.devices}) for part in claim]
+            [requests[share.request].model_copy(update={"count": share.devices}) for share in claim]
             for claim in split([(request.name, request.count) for request in requests], constraints)
         ]
 
@@ -79,6 +79,6 @@ def members(owner: Owner, engine: PlacedEngine, cache: CacheMount | None = None)
     )
 
 
-def serving_member(parts: Sequence[Member]) -> Member:
-    """Return the one member of an engine whose pods serve the API: the Standalone one or the Leader."""
-    return next(member for member in parts if member.serves)
+def serving_member(members: Sequence[Member]) -> Member:
+    """Return the only member of an engine whose pods serve the API: the Standalone member or the Leader."""
+    return next(member for member in members if member.serves)

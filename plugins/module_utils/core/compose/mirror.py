@@ -59,25 +59,25 @@ class Locations:
     def registries(self, images: Iterable[Reference]) -> dict[str, str]:
         """Return the destination of copies for each registry of images."""
         if self.image_registry:
-            below = {each.registry: f"{self.image_registry.rstrip('/')}/{_folder(each.registry)}" for each in images}
+            below = {image.registry: f"{self.image_registry.rstrip('/')}/{_folder(image.registry)}" for image in images}
         else:
             below = {}
         return {**below, **self.image_registries}
 
 
-def charts(stacks: Iterable[ClusterStack], places: Locations, archives: Sequence[str] = ()) -> list[dict[str, Any]]:
+def charts(stacks: Iterable[ClusterStack], locations: Locations, archives: Sequence[str] = ()) -> list[dict[str, Any]]:
     """Return each chart archive that a cluster needs: `chart`, `version`, `source` (the repository), `file` (its name),
     `archive` (its path when it is among `archives` of the folder), `ref` and `repository` (to pull it from otherwise),
     `destination` (repository of the copy), and `renders`: `release`, `namespace` and `values` of each way in which it
     is installed.
 
     Raises StackError."""
-    needed: dict[tuple[str, str, str], dict[str, Any]] = {}
+    entries: dict[tuple[str, str, str], dict[str, Any]] = {}
     renders: dict[tuple[str, str, str], dict[str, dict[str, Any]]] = {}
     problems: list[str] = []
     for stack in stacks:
         try:
-            planned = plan(stack.components, _from_source(stack, places, archives))
+            planned = plan(stack.components, _from_source(stack, locations, archives))
         except StackError as error:
             problems += [f"{stack.name}: {problem}" for problem in error.problems]
             continue
@@ -87,39 +87,39 @@ def charts(stacks: Iterable[ClusterStack], places: Locations, archives: Sequence
             source = str(entry["source"])
             archive = entry["ref"] if entry["ref"].endswith(".tgz") else ""
             key = (str(entry["chart"]), str(entry["version"]), source)
-            needed[key] = {
+            entries[key] = {
                 **dict(zip(("chart", "version", "source"), key, strict=True)),
                 "file": archive.rpartition("/")[2] or f"{key[0]}-{key[1]}.tgz",
                 "archive": archive,
                 **{name: entry[name] for name in ("ref", "repository")},
-                "destination": places.of_source(source),
+                "destination": locations.of_source(source),
             }
             render = {name: entry[name] for name in ("release", "namespace", "values")}
             renders.setdefault(key, {})[json.dumps(render, sort_keys=True)] = render
     if problems:
         raise StackError(problems)
-    return [{**needed[key], "renders": list(renders[key].values())} for key in sorted(needed)]
+    return [{**entries[key], "renders": list(renders[key].values())} for key in sorted(entries)]
 
 
 def needs(
     charts: Sequence[Mapping[str, Any]],
-    named: Mapping[str, Iterable[str]],
-    places: Locations,
+    images_by_user: Mapping[str, Iterable[str]],
+    locations: Locations,
     *,
     unnamed: Mapping[str, Mapping[str, Sequence[str]]],
-    own: Mapping[str, str],
+    fleet_images: Mapping[str, str],
     exclude: Iterable[str] = (),
 ) -> dict[str, Any]:
     """Return all that a fleet needs: `charts` and `images` with `source` and `destination`, `variables` that make a
     fleet use the copies, `manifests` (images that manifests name, and what to write there instead), and `problems`.
 
-    `charts` is the result of the function of that name. `named` has images by user. `unnamed`: chart -> version ->
-    images that the chart runs without naming them. `own` is the variable `fleet_images`."""
+    `charts` is the result of the function of that name. `unnamed`: chart -> version -> images that the chart runs
+    without naming them. `fleet_images` is the variable of that name."""
     problems: list[str] = []
     users: dict[str, set[str]] = {}
-    by_user: dict[str, Iterable[str]] = {**named, **_unnamed(charts, unnamed, problems)}
-    by_user.update({f"fleet_images.{name}": [own.get(name) or image] for name, image in FLEET_IMAGES.items()})
-    excluded = {str(each) for each in (reference(text) for text in exclude) if each}
+    by_user: dict[str, Iterable[str]] = {**images_by_user, **_unnamed(charts, unnamed, problems)}
+    by_user.update({f"fleet_images.{name}": [fleet_images.get(name) or image] for name, image in FLEET_IMAGES.items()})
+    excluded = {str(image) for image in (reference(text) for text in exclude) if image}
     for user, texts in by_user.items():
         for text in texts:
             image = reference(text)
@@ -128,16 +128,16 @@ def needs(
             elif str(image) not in excluded:
                 users.setdefault(str(image), set()).add(user)
     parsed = [image for image in map(reference, sorted(users)) if image]
-    registries = places.registries(parsed)
-    images = [_image(image, sorted(users[str(image)]), places, registries) for image in parsed]
+    registries = locations.registries(parsed)
+    images = [_image(image, sorted(users[str(image)]), locations, registries) for image in parsed]
     return {
         "charts": [{name: chart[name] for name in _CHART_FIELDS} for chart in charts],
         "images": images,
-        "variables": _variables(charts, images, places, registries),
+        "variables": _variables(charts, images, locations, registries),
         "manifests": {
-            each["image"]: each["use"]
-            for each in images
-            if each["destination"] and any(user.startswith(MANIFEST) for user in each["used_by"])
+            image["image"]: image["use"]
+            for image in images
+            if image["destination"] and any(user.startswith(MANIFEST) for user in image["used_by"])
         },
         "problems": problems,
     }
@@ -150,36 +150,38 @@ LISTED = ("charts", "images", "variables", "manifests", "problems")
 _CHART_FIELDS = ("chart", "version", "source", "file", "destination")
 
 
-def report(needed: Mapping[str, Any]) -> list[str]:
+def report(requirements: Mapping[str, Any]) -> list[str]:
     """Return the list as text. Each image is listed once, below the first of its users."""
-    lines = [_count(needed["charts"], "chart")]
-    rows = [(each["chart"], each["version"], each["source"], each["destination"]) for each in needed["charts"]]
+    lines = [_count(requirements["charts"], "chart")]
+    rows = [
+        (chart["chart"], chart["version"], chart["source"], chart["destination"]) for chart in requirements["charts"]
+    ]
     lines += _table(rows)
-    lines.append(_count(needed["images"], "image"))
+    lines.append(_count(requirements["images"], "image"))
     by_user: dict[str, list[str]] = {}
-    for each in needed["images"]:
-        first, *others = each["used_by"]
-        more = f" (and {len(others)} more)" if others else ""
-        by_user.setdefault(f"{first}{more}", []).append(each["image"])
+    for image in requirements["images"]:
+        first_user, *other_users = image["used_by"]
+        suffix = f" (and {len(other_users)} more)" if other_users else ""
+        by_user.setdefault(f"{first_user}{suffix}", []).append(image["image"])
     for user, images in sorted(by_user.items()):
         lines += [f"  {user}", *(f"    {image}" for image in images)]
-    if needed["manifests"]:
+    if requirements["manifests"]:
         lines.append("write into manifests")
-        lines += _table([(use, f"for {image}") for image, use in needed["manifests"].items()])
+        lines += _table([(use, f"for {image}") for image, use in requirements["manifests"].items()])
     return lines
 
 
-def _from_source(stack: ClusterStack, places: Locations, archives: Sequence[str]) -> Choices:
+def _from_source(stack: ClusterStack, locations: Locations, archives: Sequence[str]) -> Choices:
     """Return the choices of a cluster, with the original sources of charts and images instead of a mirror."""
     every = sorted({str(component.get("needs", "all")) for component in stack.components} - {"all"})
     return replace(
         stack.choices,
         drivers=stack.choices.drivers if stack.devices_known else every,
-        charts_dir=places.charts_dir,
+        charts_dir=locations.charts_dir,
         archives=archives,
         charts_required=False,
         # Keys without a scheme are registries of images.
-        chart_repositories={key: place for key, place in places.sources.items() if "://" in key},
+        chart_repositories={key: source for key, source in locations.sources.items() if "://" in key},
         image_registries={},
         image_pull_secrets=(),
     )
@@ -204,12 +206,12 @@ def _unnamed(
     return {f"{user}, unnamed": images for user, images in by_chart.items()}
 
 
-def _image(image: Reference, users: list[str], places: Locations, registries: Mapping[str, str]) -> dict[str, Any]:
+def _image(image: Reference, users: list[str], locations: Locations, registries: Mapping[str, str]) -> dict[str, Any]:
     """Return an entry of the list of images.
 
     `source` and `destination` have a tag or digest, as tools for copying need; `repository` is that of the source, with
     neither. Registries garbage-collect images without a tag, so a copy of a digest gets a tag derived from it."""
-    source = moved(image, places.sources)
+    source = moved(image, locations.sources)
     copy = moved(image, registries)
     tagged = copy if copy.tag else replace(copy, tag=copy.digest.replace(":", "-"))
     return {
@@ -225,23 +227,23 @@ def _image(image: Reference, users: list[str], places: Locations, registries: Ma
 def _variables(
     charts: Sequence[Mapping[str, Any]],
     images: Sequence[Mapping[str, Any]],
-    places: Locations,
+    locations: Locations,
     registries: Mapping[str, str],
 ) -> dict[str, Any]:
     variables: dict[str, Any] = {}
-    if places.charts_dir:
-        variables |= {"serving_stack_charts_dir": places.charts_dir, "serving_stack_charts_required": True}
-    elif places.chart_registry:
-        variables["serving_stack_chart_repositories"] = {each["source"]: each["destination"] for each in charts}
+    if locations.charts_dir:
+        variables |= {"serving_stack_charts_dir": locations.charts_dir, "serving_stack_charts_required": True}
+    elif locations.chart_registry:
+        variables["serving_stack_chart_repositories"] = {chart["source"]: chart["destination"] for chart in charts}
     if registries:
         variables["serving_stack_image_registries"] = dict(sorted(registries.items()))
-    own = {
-        user.removeprefix("fleet_images."): each["use"]
-        for each in images
-        for user in each["used_by"]
-        if user.startswith("fleet_images.") and each["destination"]
+    fleet_images = {
+        user.removeprefix("fleet_images."): image["use"]
+        for image in images
+        for user in image["used_by"]
+        if user.startswith("fleet_images.") and image["destination"]
     }
-    return {**variables, **({"fleet_images": dict(sorted(own.items()))} if own else {})}
+    return {**variables, **({"fleet_images": dict(sorted(fleet_images.items()))} if fleet_images else {})}
 
 
 def _count(values: Sequence[Any], noun: str) -> str:

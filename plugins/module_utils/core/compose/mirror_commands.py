@@ -85,8 +85,8 @@ class Helm:
     def pull(self, chart: Chart, folder: str, *, logged_in: bool) -> list[str]:
         """Download an archive from its source, through the logged-in repository if there is one."""
         ref = f"{repository_name(chart.repository)}/{chart.ref}" if logged_in else chart.ref
-        more = ["--repo", chart.repository] if chart.repository and not logged_in else []
-        return [*self._pull(ref, chart.version, folder), *more, *_flag("--plain-http", self.sources_plain)]
+        repository_flags = ["--repo", chart.repository] if chart.repository and not logged_in else []
+        return [*self._pull(ref, chart.version, folder), *repository_flags, *_flag("--plain-http", self.sources_plain)]
 
     def pull_copy(self, chart: Chart, folder: str) -> list[str]:
         """Download an archive from the registry of copies."""
@@ -98,9 +98,9 @@ class Helm:
 
     def template(self, archive: str, render: Render) -> list[str]:
         """Render the chart with values from standard input, for the oldest supported Kubernetes version."""
-        place = [render.release, archive, "--namespace", render.namespace]
+        release_arguments = [render.release, archive, "--namespace", render.namespace]
         cluster = ["--kube-version", "1.34.0", "--api-versions", "resource.k8s.io/v1"]
-        return [self.program, "template", *place, "--values", "-", "--skip-tests", *cluster]
+        return [self.program, "template", *release_arguments, "--values", "-", "--skip-tests", *cluster]
 
     def _pull(self, ref: str, version: str, folder: str) -> list[str]:
         return [self.program, "pull", ref, "--version", version, "--destination", folder]
@@ -142,8 +142,8 @@ class ImageTool:
             plain = _flag("--insecure", self.plain or self.sources_plain)
             return [self.program, "copy", *plain, source, image.destination]
         plain = [*_flag("--src-tls-verify=false", self.sources_plain), *_flag("--dest-tls-verify=false", self.plain)]
-        whole = ["--all", "--preserve-digests", "--retry-times", "3"]
-        return [self.program, "copy", *whole, *plain, f"docker://{source}", f"docker://{image.destination}"]
+        copy_flags = ["--all", "--preserve-digests", "--retry-times", "3"]
+        return [self.program, "copy", *copy_flags, *plain, f"docker://{source}", f"docker://{image.destination}"]
 
 
 def environment(folder: str, logins: str, authorities: str) -> dict[str, str]:
@@ -151,8 +151,12 @@ def environment(folder: str, logins: str, authorities: str) -> dict[str, str]:
 
     `logins` is the path of a file named `config.json`; some programs expect the path of its folder."""
     homes = {f"HELM_{name}_HOME": f"{folder}/{name.lower()}" for name in ("CACHE", "CONFIG", "DATA")}
-    named = {"HELM_REGISTRY_CONFIG": logins, "DOCKER_CONFIG": logins.rpartition("/")[0], "REGISTRY_AUTH_FILE": logins}
-    return {**homes, **named, **({"SSL_CERT_FILE": authorities} if authorities else {})}
+    config_paths = {
+        "HELM_REGISTRY_CONFIG": logins,
+        "DOCKER_CONFIG": logins.rpartition("/")[0],
+        "REGISTRY_AUTH_FILE": logins,
+    }
+    return {**homes, **config_paths, **({"SSL_CERT_FILE": authorities} if authorities else {})}
 
 
 def repository_name(repository: str) -> str:
@@ -165,21 +169,21 @@ def helm_finding(program: str, version: str, error: str) -> str:
     hint = "Install Helm 3.17 or newer on the machine that runs Ansible, or name its program in mirror_helm."
     if error:
         return f"{program} does not run ({error}). {hint}"
-    found = _RELEASE.search(version)
-    if found is None or tuple(map(int, found.groups())) < LEAST_HELM:
-        return f"{program} is Helm {found[0] if found else version.strip() or 'without a version'}. {hint}"
+    release = _RELEASE.search(version)
+    if release is None or tuple(map(int, release.groups())) < LEAST_HELM:
+        return f"{program} is Helm {release[0] if release else version.strip() or 'without a version'}. {hint}"
     return ""
 
 
 def no_tool_finding(program: str, images: Sequence[Image]) -> str:
     """Return the error for a missing program to copy images, with each image and its destination."""
-    named = f" as {program}" if program else ""
+    program_note = f" as {program}" if program else ""
     lines = [f"{image.source} {image.destination}" for image in images]
     hint = (
         "Install one of them, or name its program in mirror_image_tool, or copy these by other means, each with all "
         "its architectures:"
     )
-    return "\n".join((f"Neither crane nor skopeo runs here{named}. {hint}", *lines))
+    return "\n".join((f"Neither crane nor skopeo runs here{program_note}. {hint}", *lines))
 
 
 def is_missing(error: str) -> bool:
@@ -200,13 +204,13 @@ def locked(text: bytes, path: str) -> dict[str, dict[str, str]]:
     return entries
 
 
-def check_lock(chart: Chart, checksum: str, known: str, lock: str, folder: str) -> None:
+def check_lock(chart: Chart, checksum: str, locked: str, lock: str, folder: str) -> None:
     """Raise MirrorError when the checksum of an archive differs from the locked one."""
-    if known in ("", checksum):
+    if locked in ("", checksum):
         return
-    place = f"in {folder}" if chart.archive else f"from {chart.source}"
+    origin = f"in {folder}" if chart.archive else f"from {chart.source}"
     raise MirrorError(
-        f"{chart.file} {place} has sha256 {checksum}, but {lock} has {known}: archives of one version never change. "
+        f"{chart.file} {origin} has sha256 {checksum}, but {lock} has {locked}: archives of one version never change. "
         "Find out which one is right, and delete the other archive or its entry."
     )
 
@@ -221,5 +225,5 @@ def check_copy(chart: Chart, checksum: str, copied: str, *, replace: bool) -> bo
     return checksum != copied
 
 
-def _flag(flag: str, given: bool) -> list[str]:
-    return [flag] if given else []
+def _flag(flag: str, is_set: bool) -> list[str]:
+    return [flag] if is_set else []

@@ -100,7 +100,7 @@ def replica_policies(
         """Return the pods that connect to pods of a workload on any port."""
         is_gang = workload["kind"] == "LeaderWorkerSet"
         linked_workloads = workloads if linked else [workload] if is_gang else []
-        return [{"podSelector": _pods(owner, other)} for other in linked_workloads]
+        return [{"podSelector": _pods(owner, linked_workload)} for linked_workload in linked_workloads]
 
     serving = network_policy(
         owner.metadata(owner.prefix),

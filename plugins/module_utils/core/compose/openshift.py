@@ -113,7 +113,7 @@ def _engine_constraint() -> dict[str, Any]:
         "apiVersion": api_version,
         "kind": kind,
         "metadata": _metadata(ENGINES),
-        **{f"allow{each}": False for each in (*hosts, "PrivilegedContainer")},
+        **{f"allow{permission}": False for permission in (*hosts, "PrivilegedContainer")},
         "allowPrivilegeEscalation": True,
         "allowedCapabilities": sorted((*BASELINE_CAPABILITIES, IPC_LOCK)),
         "defaultAddCapabilities": [],

@@ -10,13 +10,13 @@ from types import MappingProxyType
 from ..api.serving import Picker, Sidecar
 
 
-def image(written: Picker | Sidecar | None, composed: str) -> str:
+def image(settings: Picker | Sidecar | None, composed: str) -> str:
     """Return the image to run: that of `serving.picker` or `serving.sidecar`, else the composed one."""
-    return (written.image if written else None) or composed
+    return (settings.image if settings else None) or composed
 
 
 def args(
-    written: Picker | Sidecar | None, composed: Sequence[str], renamed: Mapping[str, str] = MappingProxyType({})
+    settings: Picker | Sidecar | None, composed: Sequence[str], renamed: Mapping[str, str] = MappingProxyType({})
 ) -> list[str]:
     """Return the arguments to run with: a written flag replaces the composed one of the same name, others are added.
 
@@ -25,10 +25,10 @@ def args(
     Written arguments stay together and in order, after the composed ones: a value may be a separate argument
     (`--v 4`). The order of different flags, and one hyphen or two, make no difference to the flag packages of Go.
     """
-    own = list((written.args if written else None) or ())
-    names = [_flag(each) for each in own if each.startswith("-")]
+    user_args = list((settings.args if settings else None) or ())
+    names = [_flag(argument) for argument in user_args if argument.startswith("-")]
     replaced = {renamed.get(name, name) for name in names}
-    return [each for each in composed if _flag(each) not in replaced] + own
+    return [argument for argument in composed if _flag(argument) not in replaced] + user_args
 
 
 def _flag(argument: str) -> str:

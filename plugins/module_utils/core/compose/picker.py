@@ -43,15 +43,15 @@ def picker_objects(owner: Owner, spec: ModelReplicaSpec, options: Options, pause
     A terminating picker keeps serving for `pause` seconds. A configuration in `serving.picker.config` replaces the
     composed one entirely.
     """
-    written = spec.serving.picker if spec.serving else None
-    config = written.config if written else None
+    settings = spec.serving.picker if spec.serving else None
+    config = settings.config if settings else None
     text = to_yaml(picker_config(owner, spec) if config is None else config)
     return (
         _service_account(owner),
         _role(owner),
         _role_binding(owner),
         _config_map(owner, text),
-        _deployment(owner, text, written, options, pause),
+        _deployment(owner, text, settings, options, pause),
         _service(owner),
     )
 
@@ -96,7 +96,7 @@ def _config_map(owner: Owner, config: str) -> dict[str, Any]:
     }
 
 
-def _deployment(owner: Owner, config: str, written: Picker | None, options: Options, pause: int) -> dict[str, Any]:
+def _deployment(owner: Owner, config: str, settings: Picker | None, options: Options, pause: int) -> dict[str, Any]:
     deployment: dict[str, Any] = {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -119,7 +119,7 @@ def _deployment(owner: Owner, config: str, written: Picker | None, options: Opti
                         {"name": "config", "configMap": {"name": owner.picker_name}},
                         {"name": "tmp", "emptyDir": {"sizeLimit": "64Mi"}},
                     ],
-                    "containers": [_container(owner, written, options)],
+                    "containers": [_container(owner, settings, options)],
                 },
             },
         },
@@ -139,7 +139,7 @@ def _lost_node(taint: str) -> dict[str, Any]:
     }
 
 
-def _container(owner: Owner, written: Picker | None, options: Options) -> dict[str, Any]:
+def _container(owner: Owner, settings: Picker | None, options: Options) -> dict[str, Any]:
     args = (
         f"--pool-name={owner.pool_name}",
         f"--pool-namespace={owner.workload_namespace}",
@@ -153,14 +153,14 @@ def _container(owner: Owner, written: Picker | None, options: Options) -> dict[s
     )
     return {
         "name": "epp",
-        "image": overrides.image(written, options.picker_image),
-        "args": overrides.args(written, args),
+        "image": overrides.image(settings, options.picker_image),
+        "args": overrides.args(settings, args),
         "ports": [
             {"name": "grpc", "containerPort": constants.PICKER_PORT},
             {"name": "grpc-health", "containerPort": constants.PICKER_HEALTH_PORT},
             {"name": "metrics", "containerPort": constants.PICKER_METRICS_PORT},
         ],
-        "resources": _resources(written),
+        "resources": _resources(settings),
         "securityContext": {
             "allowPrivilegeEscalation": False,
             "readOnlyRootFilesystem": True,
@@ -176,16 +176,16 @@ def _container(owner: Owner, written: Picker | None, options: Options) -> dict[s
     }
 
 
-def _resources(written: Picker | None) -> dict[str, Any]:
+def _resources(settings: Picker | None) -> dict[str, Any]:
     """Return the composed resources, overridden per resource by the written ones: both request and limit, as one bounds
     the other."""
-    given_amounts = api.wire(written.resources) if written and written.resources else {}
-    own = {field: amounts for field, amounts in given_amounts.items() if amounts}
-    given = {resource for amounts in own.values() for resource in amounts}
+    given_amounts = api.wire(settings.resources) if settings and settings.resources else {}
+    user_amounts = {field: amounts for field, amounts in given_amounts.items() if amounts}
+    overridden = {resource for amounts in user_amounts.values() for resource in amounts}
     merged = {}
     for field, amounts in _RESOURCES.items():
-        composed = {resource: amount for resource, amount in amounts.items() if resource not in given}
-        merged[field] = {**composed, **own.get(field, {})}
+        composed = {resource: amount for resource, amount in amounts.items() if resource not in overridden}
+        merged[field] = {**composed, **user_amounts.get(field, {})}
     return {field: amounts for field, amounts in merged.items() if amounts}
 
 

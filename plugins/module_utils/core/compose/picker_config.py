@@ -53,7 +53,7 @@ def _cache_producer(block_size: int) -> dict[str, Any]:
 
 
 def _plugins(*types: str) -> list[dict[str, Any]]:
-    return [{"type": each} for each in types]
+    return [{"type": plugin_type} for plugin_type in types]
 
 
 def _disaggregated_plugins() -> list[dict[str, Any]]:
@@ -74,7 +74,7 @@ def _profile(name: str, *filters: str) -> dict[str, Any]:
     return {
         "name": name,
         "plugins": [
-            *({"pluginRef": each} for each in filters),
+            *({"pluginRef": filter_name} for filter_name in filters),
             {"pluginRef": "max-score-picker"},
             {"pluginRef": "prefix-cache-scorer", "weight": 2},
             {"pluginRef": "queue-scorer", "weight": 1},

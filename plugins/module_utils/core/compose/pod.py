@@ -38,11 +38,11 @@ _CONTAINER_FIELDS = (
 
 def pod_template(member: Member, managed_labels: Mapping[str, str], env: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the pod template of a member. Managed labels override the user's; `env` precedes the user's variables."""
-    written = member.placed.template.metadata
-    own = user_labels(written.labels if written else None)
-    metadata: dict[str, Any] = {"labels": {**own, **member.owner.identity_labels(), **managed_labels}}
-    if written and written.annotations:
-        metadata["annotations"] = dict(written.annotations)
+    user_metadata = member.placed.template.metadata
+    labels = user_labels(user_metadata.labels if user_metadata else None)
+    metadata: dict[str, Any] = {"labels": {**labels, **member.owner.identity_labels(), **managed_labels}}
+    if user_metadata and user_metadata.annotations:
+        metadata["annotations"] = dict(user_metadata.annotations)
     template = {"metadata": metadata, "spec": _pod_spec(member, env)}
     share_nodes(template, member)
     return template
@@ -76,13 +76,13 @@ def shared_memory_limit(container: Container) -> str:
 
 
 def missing_variables(
-    defaults: Sequence[Mapping[str, Any]], given: Sequence[Mapping[str, Any]]
+    defaults: Sequence[Mapping[str, Any]], variables: Sequence[Mapping[str, Any]]
 ) -> list[dict[str, Any]]:
     """Return the default variables whose names are not given.
 
     Names have to be unique: the API server merges `env` by name and refuses duplicates in a server-side apply.
     """
-    names = {variable["name"] for variable in given}
+    names = {variable["name"] for variable in variables}
     return [deepcopy(dict(variable)) for variable in defaults if variable["name"] not in names]
 
 
@@ -104,15 +104,15 @@ def ordered_container(container: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _pod_spec(member: Member, env: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    written = member.placed.template.spec
+    user_spec = member.placed.template.spec
     classes = [request.device_class_name for request in member.device_requests]
     spec: dict[str, Any] = {**_place(member.pools), "tolerations": gpu_tolerations(classes)}
     spec["automountServiceAccountToken"] = False
-    if written.service_account_name:
-        spec["serviceAccountName"] = written.service_account_name
+    if user_spec.service_account_name:
+        spec["serviceAccountName"] = user_spec.service_account_name
     spec["securityContext"] = pod_security_context(member)
-    if written.image_pull_secrets:
-        spec["imagePullSecrets"] = [api.wire(secret) for secret in written.image_pull_secrets]
+    if user_spec.image_pull_secrets:
+        spec["imagePullSecrets"] = [api.wire(secret) for secret in user_spec.image_pull_secrets]
     if member.device_requests:
         spec["resourceClaims"] = [
             {"name": name, "resourceClaimTemplateName": template}
@@ -121,7 +121,7 @@ def _pod_spec(member: Member, env: Sequence[Mapping[str, Any]]) -> dict[str, Any
     volumes = [] if has_own_shared_memory(member.container) else [shared_memory_volume("dshm", member.container)]
     if member.cache:
         volumes += member.cache.volumes()
-    spec["volumes"] = [*volumes, *(api.wire(volume) for volume in written.volumes or ())]
+    spec["volumes"] = [*volumes, *(api.wire(volume) for volume in user_spec.volumes or ())]
     spec["containers"] = [_container(member, env)]
     return spec
 
@@ -138,15 +138,17 @@ def _place(pools: Sequence[str]) -> dict[str, Any]:
 
 
 def _container(member: Member, env: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    written = member.container
-    container: dict[str, Any] = {"name": constants.ENGINE_CONTAINER, "image": written.image}
-    if written.command:
-        container["command"] = list(written.command)
+    user_container = member.container
+    container: dict[str, Any] = {"name": constants.ENGINE_CONTAINER, "image": user_container.image}
+    if user_container.command:
+        container["command"] = list(user_container.command)
     args = _args(member)
     if args or member.role == constants.STANDALONE:
         container["args"] = args
-    own = [api.wire(variable) for variable in written.env or ()]
-    variables = missing_variables([*env, *(member.cache.env() if member.cache else ())], own) + own
+    user_variables = [api.wire(variable) for variable in user_container.env or ()]
+    variables = (
+        missing_variables([*env, *(member.cache.env() if member.cache else ())], user_variables) + user_variables
+    )
     if variables:
         container["env"] = variables
     if member.serves:
@@ -155,28 +157,28 @@ def _container(member: Member, env: Sequence[Mapping[str, Any]]) -> dict[str, An
     if resources:
         container["resources"] = resources
     container["securityContext"] = container_security_context(member)
-    mounts = [] if has_own_shared_memory(written) else [{"name": "dshm", "mountPath": SHARED_MEMORY_PATH}]
+    mounts = [] if has_own_shared_memory(user_container) else [{"name": "dshm", "mountPath": SHARED_MEMORY_PATH}]
     if member.cache:
         mounts += member.cache.mounts()
-    container["volumeMounts"] = [*mounts, *(api.wire(mount) for mount in written.volume_mounts or ())]
+    container["volumeMounts"] = [*mounts, *(api.wire(mount) for mount in user_container.volume_mounts or ())]
     return container
 
 
 def _args(member: Member) -> list[str]:
     """Return the user's args, with the mounted model added when the entry point of the image starts the server."""
-    written = member.container
-    args = list(written.args or ())
+    user_container = member.container
+    args = list(user_container.args or ())
     mounted = member.cache is not None and member.cache.is_model
     has_model = any(arg == "--model" or arg.startswith("--model=") for arg in args)
-    if mounted and member.serves and not written.command and not has_model:
+    if mounted and member.serves and not user_container.command and not has_model:
         args.append(f"--model={constants.MODEL_CACHE_PATH}")
     return args
 
 
 def _resources(member: Member) -> dict[str, Any]:
-    written = member.container.resources
-    amounts = api.wire(written) if written else {}
-    resources: dict[str, Any] = {field: given for field, given in amounts.items() if given}
+    requirements = member.container.resources
+    amounts = api.wire(requirements) if requirements else {}
+    resources: dict[str, Any] = {field: quantities for field, quantities in amounts.items() if quantities}
     if member.device_requests:
         resources["claims"] = [{"name": name} for name in member.pod_claim_names]
     return resources

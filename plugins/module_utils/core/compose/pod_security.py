@@ -38,8 +38,8 @@ _NETWORK_SELECTOR = re.compile(
 
 def pod_security_context(member: Member) -> dict[str, Any]:
     """Return the securityContext of a member's pod: the user's fields over the defaults."""
-    written = member.placed.template.spec.security_context
-    return {"seccompProfile": {"type": "RuntimeDefault"}, **(api.wire(written) if written else {})}
+    user_context = member.placed.template.spec.security_context
+    return {"seccompProfile": {"type": "RuntimeDefault"}, **(api.wire(user_context) if user_context else {})}
 
 
 def container_security_context(member: Member) -> dict[str, Any]:
@@ -47,12 +47,12 @@ def container_security_context(member: Member) -> dict[str, Any]:
     device."""
     context_written = member.container.security_context
     capabilities = context_written.capabilities if context_written else None
-    written = api.wire(context_written) if context_written else {}
-    written.pop("capabilities", None)
+    user_fields = api.wire(context_written) if context_written else {}
+    user_fields.pop("capabilities", None)
     added = tuple((capabilities.add if capabilities else None) or ())
     if claims_network_devices(member.device_requests):
         added = (*added, IPC_LOCK)
-    context = {**confined(), **written}
+    context = {**confined(), **user_fields}
     if added:
         context["capabilities"] = {"add": list(dict.fromkeys(added)), **context["capabilities"]}
     return context
@@ -85,9 +85,13 @@ def namespace_labels(members: Iterable[Member] = ()) -> dict[str, str]:
     return {_ENFORCE: _PRIVILEGED if added - set(BASELINE_CAPABILITIES) else _BASELINE, _WARN: "restricted"}
 
 
-def laxer(one: Object, other: Object) -> Object:
+def laxer(namespace_object: Object, alternative: Object) -> Object:
     """Return the one of two composed versions of a Namespace that admits more: the pods of both have to be admitted."""
-    return max(one, other, key=lambda namespace: _laxness((namespace["metadata"].get("labels") or {}).get(_ENFORCE)))
+    return max(
+        namespace_object,
+        alternative,
+        key=lambda namespace: _laxness((namespace["metadata"].get("labels") or {}).get(_ENFORCE)),
+    )
 
 
 def _laxness(level: str | None) -> int:

@@ -86,61 +86,64 @@ def shared_labels(deployment: api.ModelDeployment) -> dict[str, str]:
 
 
 def _engines(
-    written: Sequence[Engine], placed: Sequence[scheduled.PlacedEngine], served_name: str
+    engines: Sequence[Engine], placed: Sequence[scheduled.PlacedEngine], served_name: str
 ) -> list[PlacedEngine]:
     by_name = {engine.name: engine for engine in placed}
-    desired = {engine.name: len(engine.members) for engine in written}
-    given = {engine.name: len(engine.members) for engine in placed}
-    if desired != given or len(by_name) != len(placed):
-        raise ValueError(f"the placement has the engines and member counts {given}, the deployment has {desired}")
-    return [_engine(engine, by_name[engine.name], served_name) for engine in written]
+    desired = {engine.name: len(engine.members) for engine in engines}
+    placed_counts = {engine.name: len(engine.members) for engine in placed}
+    if desired != placed_counts or len(by_name) != len(placed):
+        raise ValueError(
+            f"the placement has the engines and member counts {placed_counts}, the deployment has {desired}"
+        )
+    return [_engine(engine, by_name[engine.name], served_name) for engine in engines]
 
 
-def _engine(written: Engine, placed: scheduled.PlacedEngine, served_name: str) -> PlacedEngine:
-    members = [_member(*pair, served_name) for pair in zip(written.members, placed.members, strict=True)]
+def _engine(desired: Engine, placed: scheduled.PlacedEngine, served_name: str) -> PlacedEngine:
+    members = [_member(*pair, served_name) for pair in zip(desired.members, placed.members, strict=True)]
     return api.construct(
         PlacedEngine,
-        name=written.name,
-        copies=written.copies,
-        phase=written.phase,
-        startup_minutes=written.startup_minutes,
-        port=written.port,
-        health_path=written.health_path,
-        stall=written.stall,
+        name=desired.name,
+        copies=desired.copies,
+        phase=desired.phase,
+        startup_minutes=desired.startup_minutes,
+        port=desired.port,
+        health_path=desired.health_path,
+        stall=desired.stall,
         members=members,
     )
 
 
-def _member(written: Member, placed: scheduled.PlacedMember, served_name: str) -> PlacedMember:
+def _member(desired: Member, placed: scheduled.PlacedMember, served_name: str) -> PlacedMember:
     """Return a member with its node pools. It shares its template with the deployment, as models are never changed,
     unless it has to learn the name of its model."""
     return api.construct(
         PlacedMember,
-        role=written.role,
+        role=desired.role,
         node_pool_name=placed.pool,
         node_pools=[api.construct(PoolShare, name=pool, pods=pods) for pool, pods in placed.shares] or None,
         device_requests=[ResolvedDeviceRequest.model_validate(request) for request in placed.device_requests] or None,
-        device_constraints=[DeviceConstraint.model_validate(each) for each in placed.device_constraints] or None,
+        device_constraints=[DeviceConstraint.model_validate(constraint) for constraint in placed.device_constraints]
+        or None,
         planned_nodes=_planned_nodes(placed.planned_nodes),
-        worker=written.worker,
-        template=_serving(written, served_name) if served_name else written.template,
+        worker=desired.worker,
+        template=_serving(desired, served_name) if served_name else desired.template,
     )
 
 
-def _serving(written: Member, served_name: str) -> PodTemplate:
+def _serving(desired: Member, served_name: str) -> PodTemplate:
     """Return the template of a member whose engine serves its model under this name, which a variable has too."""
-    spec = written.template.spec
-    engine, *others = spec.containers
+    spec = desired.template.spec
+    engine, *sidecars = spec.containers
     line = CommandLine.of(engine, {constants.SERVED_NAME_VARIABLE: served_name})
-    served = served_names(line) if written.role != constants.WORKER else None
+    served = served_names(line) if desired.role != constants.WORKER else None
     changed: dict[str, Any] = {}
     if not any(variable.name == constants.SERVED_NAME_VARIABLE for variable in engine.env or ()):
         variable = api.construct(EnvVar, name=constants.SERVED_NAME_VARIABLE, value=served_name)
         changed["env"] = [variable, *(engine.env or ())]
     if served is not None and not served.names and served.can_be_added:
         changed["args"] = [*(engine.args or ()), f"{SERVED_NAME}=$({constants.SERVED_NAME_VARIABLE})"]
-    containers = [engine.model_copy(update=changed), *others]
-    return written.template.model_copy(update={"spec": spec.model_copy(update={"containers": containers})})
+    containers = [engine.model_copy(update=changed), *sidecars]
+    return desired.template.model_copy(update={"spec": spec.model_copy(update={"containers": containers})})
 
 
 def _planned_nodes(planned: scheduled.PlannedNodes | None) -> PlannedNodes | None:

@@ -40,7 +40,7 @@ class Part(Generic[Item]):
 
     def parts(self) -> tuple[Part[Item], ...]:
         """Return this part and all below it, parents first."""
-        below = [part for child in self.children if isinstance(child, Part) for part in child.parts()]
+        below = [descendant for child in self.children if isinstance(child, Part) for descendant in child.parts()]
         return (self, *below)
 
 

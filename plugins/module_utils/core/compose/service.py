@@ -50,7 +50,9 @@ def resolve(
     gateway that goes to the next one by itself.
     """
     matched = _matched(service, endpoints)
-    able = {index: [usable(endpoint) for endpoint in found] for index, (__, found) in enumerate(matched)}
+    able = {
+        index: [usable(endpoint) for endpoint in entry_endpoints] for index, (__, entry_endpoints) in enumerate(matched)
+    }
     tiers = sorted({entry.priority for index, (entry, __) in enumerate(matched) if any(able[index])})
     shares: list[list[int]] = [[] for __ in matched]
     for tier in tiers if failover else tiers[:1]:
@@ -60,10 +62,10 @@ def resolve(
         ]
         shares = [new or share for new, share in zip(weights.split(counts), shares, strict=True)]
     members = []
-    for index, ((__, found), share) in enumerate(zip(matched, shares, strict=True)):
-        left = iter(share)
-        for endpoint, is_usable in zip(found, able[index], strict=True):
-            weight = next(left, 0) if is_usable else 0
+    for index, ((__, entry_endpoints), share) in enumerate(zip(matched, shares, strict=True)):
+        remaining_weights = iter(share)
+        for endpoint, is_usable in zip(entry_endpoints, able[index], strict=True):
+            weight = next(remaining_weights, 0) if is_usable else 0
             members.append(MatchedEndpoint(endpoint, index, weight, is_usable))
     return Resolution(tuple(members), tiers[0] if tiers else None)
 
@@ -72,13 +74,13 @@ def _matched(
     service: api.ModelService, endpoints: LabelIndex[api.ModelEndpoint]
 ) -> list[tuple[ServiceEndpoint, list[api.ModelEndpoint]]]:
     """Return every entry with the endpoints that belong to it."""
-    taken: set[str] = set()
+    claimed_names: set[str] = set()
     matched = []
     for entry in service.spec.endpoints:
-        found = endpoints.matching(service.namespace, entry.selector.match_labels)
-        own = [endpoint for endpoint in found if endpoint.name not in taken]
-        taken.update(endpoint.name for endpoint in own)
-        matched.append((entry, own))
+        candidates = endpoints.matching(service.namespace, entry.selector.match_labels)
+        unclaimed = [endpoint for endpoint in candidates if endpoint.name not in claimed_names]
+        claimed_names.update(endpoint.name for endpoint in unclaimed)
+        matched.append((entry, unclaimed))
     return matched
 
 

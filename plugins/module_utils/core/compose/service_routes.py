@@ -42,10 +42,10 @@ def routes(service: api.ModelService, used: Sequence[WeightedEndpoint], gateway:
     of a part is the sum of the weights in it, so the shares stay exact. A ReferenceGrant allows routes of the service's
     namespace to refer to the gateway's Service.
     """
-    root = build_tree([Leaf(each.endpoint.name, each.weight, each.endpoint) for each in used])
-    parts = root.parts()
-    composed = tuple(_route(service, part, gateway) for part in parts)
-    return composed if len(parts) == 1 else (_grant(service, gateway), *composed)
+    root = build_tree([Leaf(endpoint.endpoint.name, endpoint.weight, endpoint.endpoint) for endpoint in used])
+    nodes = root.parts()
+    composed = tuple(_route(service, node, gateway) for node in nodes)
+    return composed if len(nodes) == 1 else (_grant(service, gateway), *composed)
 
 
 def unavailable(service: api.ModelService, gateway: GatewayBackend) -> tuple[Object, ...]:
@@ -72,15 +72,15 @@ def _part_path(service: api.ModelService, key: str) -> str:
     return f"{service_path(service)}.part-{key}/" if key else service_path(service)
 
 
-def _route(service: api.ModelService, part: Part[api.ModelEndpoint], gateway: GatewayBackend) -> Object:
-    shares = reduced([child.weight for child in part.children])
+def _route(service: api.ModelService, node: Part[api.ModelEndpoint], gateway: GatewayBackend) -> Object:
+    shares = reduced([child.weight for child in node.children])
     references = [
         _to_part(service, child, weight, gateway)
         if isinstance(child, Part)
-        else _to_endpoint(service, part, child.item, weight)
-        for child, weight in zip(part.children, shares, strict=True)
+        else _to_endpoint(service, node, child.item, weight)
+        for child, weight in zip(node.children, shares, strict=True)
     ]
-    return _http_route(service, part.key, references, gateway)
+    return _http_route(service, node.key, references, gateway)
 
 
 def _http_route(
@@ -106,24 +106,24 @@ def _http_route(
 
 
 def _to_part(
-    service: api.ModelService, part: Part[api.ModelEndpoint], weight: int, gateway: GatewayBackend
+    service: api.ModelService, node: Part[api.ModelEndpoint], weight: int, gateway: GatewayBackend
 ) -> dict[str, Any]:
-    own = gateway.own_service
+    gateway_service = gateway.own_service
     return {
-        "namespace": own.namespace,
-        "name": own.name,
-        "port": own.port,
+        "namespace": gateway_service.namespace,
+        "name": gateway_service.name,
+        "port": gateway_service.port,
         "weight": weight,
-        "filters": [_rewrite(path=_part_path(service, part.key))],
+        "filters": [_rewrite(path=_part_path(service, node.key))],
     }
 
 
 def _to_endpoint(
-    service: api.ModelService, part: Part[api.ModelEndpoint], endpoint: api.ModelEndpoint, weight: int
+    service: api.ModelService, node: Part[api.ModelEndpoint], endpoint: api.ModelEndpoint, weight: int
 ) -> dict[str, Any]:
     """Return the reference to an endpoint. Within a part, an endpoint without `rewritePath` gets the original path."""
     name, port = backend_reference(endpoint)
-    path = endpoint.spec.path or (service_path(service) if part.key else "")
+    path = endpoint.spec.path or (service_path(service) if node.key else "")
     host = backend_host(endpoint)
     reference: dict[str, Any] = {"name": name, "port": port, "weight": weight}
     if path or host:
@@ -142,14 +142,14 @@ def _rewrite(*, path: str = "", host: str = "") -> dict[str, Any]:
 
 def _grant(service: api.ModelService, gateway: GatewayBackend) -> Object:
     """Return the ReferenceGrant of a service. Each service has its own, which is pruned with it."""
-    own = gateway.own_service
+    gateway_service = gateway.own_service
     name = names.child_name(service.namespace, service.name.replace(".", "-"), "parts")
     return {
         "apiVersion": f"{constants.GATEWAY_GROUP}/v1beta1",
         "kind": "ReferenceGrant",
-        "metadata": control_metadata(service, names.SERVICE_LABEL, name, own.namespace),
+        "metadata": control_metadata(service, names.SERVICE_LABEL, name, gateway_service.namespace),
         "spec": {
             "from": [{"group": constants.GATEWAY_GROUP, "kind": "HTTPRoute", "namespace": service.namespace}],
-            "to": [{"group": "", "kind": "Service", "name": own.name}],
+            "to": [{"group": "", "kind": "Service", "name": gateway_service.name}],
         },
     }

@@ -37,31 +37,31 @@ def share_nodes(template: dict[str, Any], member: Member) -> None:
     if not planned.numbers:
         labels[_key(0)] = _ANY
         if planned.sharing == "Apart":
-            own = {key: labels[key] for key in _CLAIMING if key in labels}
-            term = {"labelSelector": {"matchLabels": own}, "topologyKey": constants.HOSTNAME_LABEL}
+            claim_labels = {key: labels[key] for key in _CLAIMING if key in labels}
+            term = {"labelSelector": {"matchLabels": claim_labels}, "topologyKey": constants.HOSTNAME_LABEL}
             _require(template, "podAntiAffinity", term)
         return
     values = [names.label_value(f"{member.placed.node_pool_name}.{number}") for number in planned.numbers]
-    labels.update({_key(place): value for place, value in enumerate(values)})
-    last = len(values) - 1
-    own = _is(last, values[last])
-    others = {"key": _key(0), "operator": "NotIn", "values": [values[0], _ANY]}
-    apart = [_term({"key": claims, "operator": "Exists"}, others) for claims in _CLAIMING]
+    labels.update({_key(level): value for level, value in enumerate(values)})
+    last_level = len(values) - 1
+    own_group = _is(last_level, values[last_level])
+    other_groups = {"key": _key(0), "operator": "NotIn", "values": [values[0], _ANY]}
+    apart = [_term({"key": claims, "operator": "Exists"}, other_groups) for claims in _CLAIMING]
     apart += [
-        _term(_is(place - 1, values[place - 1]), _has(place), _is(place, values[place], operator="NotIn"))
-        for place in range(1, len(values))
+        _term(_is(level - 1, values[level - 1]), _has(level), _is(level, values[level], operator="NotIn"))
+        for level in range(1, len(values))
     ]
     if planned.sharing == "OnePerNode":
-        apart.append(_term(own, _lacks(last + 1)))
+        apart.append(_term(own_group, _lacks(last_level + 1)))
     _require(template, "podAntiAffinity", *apart)
     affinity = template["spec"]["affinity"]
     if planned.sharing == "Together":
-        affinity["podAffinity"] = {_REQUIRED: [_term(own)]}
+        affinity["podAffinity"] = {_REQUIRED: [_term(own_group)]}
         return
     # Of several nodes the ones that pods of the number have already.
-    affinity["podAffinity"] = {_PREFERRED: [{"weight": 100, "podAffinityTerm": _term(own)}]}
-    if last:
-        affinity["podAffinity"][_REQUIRED] = [_term(_is(last - 1, values[last - 1]), _lacks(last))]
+    affinity["podAffinity"] = {_PREFERRED: [{"weight": 100, "podAffinityTerm": _term(own_group)}]}
+    if last_level:
+        affinity["podAffinity"][_REQUIRED] = [_term(_is(last_level - 1, values[last_level - 1]), _lacks(last_level))]
     spread = {**_NO_SPREAD, "labelSelector": {"matchLabels": {_key(0): values[0]}}}
     template["spec"]["topologySpreadConstraints"] = [spread]
 
@@ -108,21 +108,21 @@ def on_one_node(member: Member) -> bool:
     return planned is not None and planned.sharing == "Together"
 
 
-def _key(place: int) -> str:
+def _key(level: int) -> str:
     """Return the label of a number of a path, by its place."""
-    return constants.PLANNED_NODE_LABEL if not place else f"{constants.PLANNED_NODE_LABEL}-{place + 1}"
+    return constants.PLANNED_NODE_LABEL if not level else f"{constants.PLANNED_NODE_LABEL}-{level + 1}"
 
 
-def _is(place: int, value: str, operator: str = "In") -> dict[str, Any]:
-    return {"key": _key(place), "operator": operator, "values": [value]}
+def _is(level: int, value: str, operator: str = "In") -> dict[str, Any]:
+    return {"key": _key(level), "operator": operator, "values": [value]}
 
 
-def _has(place: int) -> dict[str, Any]:
-    return {"key": _key(place), "operator": "Exists"}
+def _has(level: int) -> dict[str, Any]:
+    return {"key": _key(level), "operator": "Exists"}
 
 
-def _lacks(place: int) -> dict[str, Any]:
-    return {"key": _key(place), "operator": "DoesNotExist"}
+def _lacks(level: int) -> dict[str, Any]:
+    return {"key": _key(level), "operator": "DoesNotExist"}
 
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"

@@ -115,19 +115,21 @@ def with_kept_needs(components: Sequence[Component], choices: Choices, observed:
     (`observed` as in `actions`, with `has_model_gateway`)."""
     if not choices.keeps_needs or GATEWAY in choices.gateway_needs:
         return choices
-    ours = {
+    own_values = {
         release["name"]: release["values"]
         for release in observed["releases"]
         if release["name"] in observed["recorded"]
     }
-    kept = {
+    installed_needs = {
         need
         for component in components
         for need, variant in (component.get("variants") or {}).items()
-        if "values" in variant and has_all_of(ours.get(f"{PREFIX}{component['chart']}"), variant["values"])
+        if "values" in variant and has_all_of(own_values.get(f"{PREFIX}{component['chart']}"), variant["values"])
     }
-    left = GATEWAY in kept and not observed["has_model_gateway"]
-    return replace(choices, gateway_needs=sorted(kept.union(choices.gateway_needs)), gateway_left=left)
+    gateway_left = GATEWAY in installed_needs and not observed["has_model_gateway"]
+    return replace(
+        choices, gateway_needs=sorted(installed_needs.union(choices.gateway_needs)), gateway_left=gateway_left
+    )
 
 
 def actions(
@@ -195,16 +197,16 @@ def _misshapen(choices: Choices) -> list[str]:
     ]
     for key, value in choices.chart_repositories.items():
         problems += [
-            f"serving_stack_chart_repositories.{key}: {_shown(each)} must begin with oci://, https:// or http://"
-            for each in (key, value)
-            if not re.match(r"(oci|https?)://[^/]", str(each))
+            f"serving_stack_chart_repositories.{key}: {_shown(address)} must begin with oci://, https:// or http://"
+            for address in (key, value)
+            if not re.match(r"(oci|https?)://[^/]", str(address))
         ]
     for key, value in choices.image_registries.items():
         problems += [
-            f"serving_stack_image_registries.{key}: {_shown(each)} must have the format HOST[:PORT][/FOLDER], without "
-            "a scheme"
-            for each in (key, value)
-            if not isinstance(each, str) or "://" in each or not each
+            f"serving_stack_image_registries.{key}: {_shown(registry)} must have the format HOST[:PORT][/FOLDER], "
+            "without a scheme"
+            for registry in (key, value)
+            if not isinstance(registry, str) or "://" in registry or not registry
         ]
     return problems
 
@@ -221,7 +223,7 @@ def _unknown(components: Sequence[Component], choices: Choices) -> list[str]:
     keys = {str(component["key"]) for component in components}
     charts = {str(component["key"]) for component in components if component.get("chart")}
     problems = []
-    for option, given, known in (
+    for option, settings, component_keys in (
         ("states", choices.states, keys),
         ("versions", choices.versions, charts),
         ("values", choices.values, charts),
@@ -229,9 +231,9 @@ def _unknown(components: Sequence[Component], choices: Choices) -> list[str]:
         problems += [
             f"{choices.variables}_{option}.{key}: {key} is not a chart and has no {option}"
             if str(key) in keys
-            else f"{choices.variables}_{option}.{key} is not a component. {nearest_key(key, known)}"
-            for key in given
-            if str(key) not in known
+            else f"{choices.variables}_{option}.{key} is not a component. {nearest_key(key, component_keys)}"
+            for key in settings
+            if str(key) not in component_keys
         ]
     problems += [
         f"{choices.variables}_versions.{key} is {version}, which is not a string. Put it in quotes"
@@ -246,7 +248,9 @@ def _holds(key: str, components: Sequence[Component]) -> list[str]:
     dependents: set[str] = set()
     waiting = {key}
     while waiting:
-        waiting = {str(each["key"]) for each in components if waiting & set(each.get("after") or ())} - dependents
+        waiting = {
+            str(component["key"]) for component in components if waiting & set(component.get("after") or ())
+        } - dependents
         dependents |= waiting
     return sorted(dependents)
 
@@ -262,12 +266,12 @@ def _not_installed(component: Component, state: str, choices: Choices) -> str:
     """Return the reason why a component is not installed; empty when it is."""
     needs = str(component.get("needs", "all"))
     if state != "managed":
-        said = f"{choices.variables}_states says"
+        setting = f"{choices.variables}_states says"
         if component["key"] in choices.states:
-            return f"{said} {state}"
+            return f"{setting} {state}"
         if component.get("part_of") in choices.states:
-            return f"{said} {state} of {component['part_of']}"
-        return f"it is {state} unless {said} managed"
+            return f"{setting} {state} of {component['part_of']}"
+        return f"it is {state} unless {setting} managed"
     if needs != "all" and needs not in choices.drivers:
         return f"no pool has devices of driver {needs}"
     gateway_need = component.get("gateway_need")
@@ -283,9 +287,9 @@ def _release(component: Component, choices: Choices, problems: list[str]) -> dic
     where = f"{choices.variables}_versions or spec.versions of the ServingStack"
     if not _CHART_VERSION.fullmatch(version):
         problems.append(f"{key}: version {version!r} {CHART_VERSION_WORDS} ({where})")
-    least = next((each for each in (*variants, component) if "least_version" in each), None)
-    if least and _numbers(version) < _numbers(floor := str(least["least_version"])):
-        reason = f" because {least['least_version_reason']}" if "least_version_reason" in least else ""
+    minimum = next((variant for variant in (*variants, component) if "least_version" in variant), None)
+    if minimum and _numbers(version) < _numbers(floor := str(minimum["least_version"])):
+        reason = f" because {minimum['least_version_reason']}" if "least_version_reason" in minimum else ""
         problems.append(f"{key}: version {version} is too old{reason}, it has to be {floor} or newer ({where})")
     release = {"release": f"{PREFIX}{chart}", "version": version, "values": _values(component, choices)}
     archive = next((name for name in _archives(chart, version) if name in choices.archives), "")
@@ -313,18 +317,18 @@ def _variants(component: Component, choices: Choices) -> list[Mapping[str, Any]]
 
 def _version(component: Component, choices: Choices, variants: Iterable[Mapping[str, Any]]) -> str:
     default = str(component["version"])
-    written = text(choices.stack, "versions", str(component.get("version_field", "")))
-    needed = next((str(variant["version"]) for variant in variants if "version" in variant), "")
-    if needed and written == default:
+    requested = text(choices.stack, "versions", str(component.get("version_field", "")))
+    required = next((str(variant["version"]) for variant in variants if "version" in variant), "")
+    if required and requested == default:
         # The API server writes the default beside every other version.
-        written = ""
-    return str(choices.versions.get(str(component["key"])) or written or needed or default)
+        requested = ""
+    return str(choices.versions.get(str(component["key"])) or requested or required or default)
 
 
 def _reference(ref: str, repository: str = "", version: str = "") -> dict[str, Any]:
-    """Return where a chart is, and that as `chart_arguments` of Helm. An archive has the version in its name."""
-    named = [*(["--repo", repository] if repository else []), *(["--version", version] if version else [])]
-    return {"ref": ref, "repository": repository, "chart_arguments": [ref, *named]}
+    """Return the location of a chart, and the `chart_arguments` of Helm. An archive has the version in its name."""
+    arguments = [*(["--repo", repository] if repository else []), *(["--version", version] if version else [])]
+    return {"ref": ref, "repository": repository, "chart_arguments": [ref, *arguments]}
 
 
 def _unfit(key: str, arguments: Mapping[str, str]) -> list[str]:
@@ -334,8 +338,8 @@ def _unfit(key: str, arguments: Mapping[str, str]) -> list[str]:
 
 def _archives(chart: str, version: str) -> tuple[str, str]:
     """Return the possible file names of an archive: that of `helm pull`, and the one with or without the v."""
-    other = version.removeprefix("v") if version.startswith("v") else f"v{version}"
-    return f"{chart}-{version}.tgz", f"{chart}-{other}.tgz"
+    alternate = version.removeprefix("v") if version.startswith("v") else f"v{version}"
+    return f"{chart}-{version}.tgz", f"{chart}-{alternate}.tgz"
 
 
 def _values(component: Component, choices: Choices) -> Any:
@@ -351,10 +355,10 @@ def _values(component: Component, choices: Choices) -> Any:
         if value:
             values = merged(values, _nested(key, value))
     for key, image in (component.get("images") or {}).items():
-        registry, slash, rest = str(image).partition("/")
+        registry, slash, repository = str(image).partition("/")
         if registry in choices.image_registries:
             mirror = choices.image_registries[registry].rstrip("/")
-            values = merged(values, _nested(key, f"{mirror}{slash}{rest}"))
+            values = merged(values, _nested(key, f"{mirror}{slash}{repository}"))
     for key, style in (component.get("pull_secrets") or {}).items():
         if choices.image_pull_secrets:
             names = [{"name": name} if style == "name" else name for name in choices.image_pull_secrets]
@@ -370,7 +374,7 @@ def _nested(path: str, value: Any) -> Any:
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", version.partition("-")[0])[:3])
+    return tuple(int(digits) for digits in re.findall(r"\d+", version.partition("-")[0])[:3])
 
 
 def _with_action(
@@ -379,43 +383,43 @@ def _with_action(
     if not entry.get("chart"):
         return {**entry, "action": "skip" if entry["why"] else "apply", "message": _not_installed_message(entry)}
     releases = [release for release in observed["releases"] if release["name"] == entry["release"]]
-    own = next((release for release in releases if release["namespace"] == entry["namespace"]), None)
+    release = next((release for release in releases if release["namespace"] == entry["namespace"]), None)
     if entry["why"]:
-        installed = own is not None and own["name"] in observed["recorded"]
+        installed = release is not None and release["name"] in observed["recorded"]
         if installed and entry["removed"]:
             return {**entry, "action": "remove", "message": f"uninstall {entry['release']}: {entry['why']}"}
         message = _not_installed_message(entry)
         if installed:
             message = "; ".join(filter(None, (message, f"release {entry['release']} of an earlier run stays")))
         return {**entry, "action": "skip", "message": message}
-    foreign = _foreign(entry, own, observed, adopt, variables)
+    foreign = _foreign(entry, release, observed, adopt, variables)
     if foreign:
         return {**entry, "action": "refuse", "message": foreign}
-    named = f"{entry['release']} {entry['version']}"
-    if own is None:
-        return {**entry, "action": "install", "message": f"install {named} into {entry['namespace']}"}
-    state, age = own["status"], float(own["age"])
+    chart_version = f"{entry['release']} {entry['version']}"
+    if release is None:
+        return {**entry, "action": "install", "message": f"install {chart_version} into {entry['namespace']}"}
+    state, age = release["status"], float(release["age"])
     if state.startswith("pending-") or state == "uninstalling":
         if age < stuck_after:
             message = (
-                f"release {own['name']} in {own['namespace']} has been {state} for {int(age)} seconds: another run is "
-                f"working on it, or was killed. It is recovered after {int(stuck_after)} seconds "
+                f"release {release['name']} in {release['namespace']} has been {state} for {int(age)} seconds: another "
+                f"run is working on it, or was killed. It is recovered after {int(stuck_after)} seconds "
                 "(serving_stack_stuck_after)"
             )
             return {**entry, "action": "refuse", "message": message}
-        back = own["deployed_revision"]
+        back = release["deployed_revision"]
         recovery = f"roll back to revision {back}" if back and state != "uninstalling" else "uninstall the rest of it"
-        message = f"{recovery}, as it has been {state} for {int(age)} seconds, then install {named}"
+        message = f"{recovery}, as it has been {state} for {int(age)} seconds, then install {chart_version}"
         revision = back if state != "uninstalling" else 0
         return {**entry, "action": "recover", "message": message, "deployed_revision": revision}
     if state != "deployed":
-        return {**entry, "action": "upgrade", "message": f"install {named} again, as it is {state}"}
-    if (own["chart"], own["version"].removeprefix("v")) != (entry["chart"], entry["version"].removeprefix("v")):
-        message = f"upgrade {own['name']} from {own['version']} to {entry['version']}"
+        return {**entry, "action": "upgrade", "message": f"install {chart_version} again, as it is {state}"}
+    if (release["chart"], release["version"].removeprefix("v")) != (entry["chart"], entry["version"].removeprefix("v")):
+        message = f"upgrade {release['name']} from {release['version']} to {entry['version']}"
         return {**entry, "action": "upgrade", "message": message, "definitions_change": True}
-    if own["values"] != entry["values"]:
-        return {**entry, "action": "upgrade", "message": f"change the values of {named}"}
-    return {**entry, "action": "none", "message": f"{named} is up to date"}
+    if release["values"] != entry["values"]:
+        return {**entry, "action": "upgrade", "message": f"change the values of {chart_version}"}
+    return {**entry, "action": "none", "message": f"{chart_version} is up to date"}
 
 
 def _not_installed_message(entry: Component) -> str:
@@ -427,7 +431,7 @@ def _not_installed_message(entry: Component) -> str:
 
 def _foreign(
     entry: Component,
-    own: Mapping[str, Any] | None,
+    own_release: Mapping[str, Any] | None,
     observed: Mapping[str, Any],
     adopt: frozenset[str],
     variables: str,
@@ -436,12 +440,12 @@ def _foreign(
     key, name = str(entry["key"]), str(entry["release"])
     conflict, adoption = "", ""
     for release in observed["releases"]:
-        if release["chart"] == entry["chart"] and release is not own:
+        if release["chart"] == entry["chart"] and release is not own_release:
             where = f"release {release['name']} in {release['namespace']}"
             conflict = f"{release['chart']} {release['version']} is already installed as {where}"
     if not conflict and key not in adopt:
         adoption = f", or, to make it part of the stack, name the component in {variables}_adopt"
-        if own is None:
+        if own_release is None:
             conflict = _foreign_definition(entry, observed["definitions"])
         elif name not in observed["recorded"]:
             conflict = f"release {name} in {entry['namespace']} was not installed by this collection"
@@ -453,9 +457,9 @@ def _foreign(
 def _foreign_definition(entry: Component, definitions: Mapping[str, str]) -> str:
     """Return the conflict over a CRD that is a template of the chart (`definitions` of a component), which Helm has to
     own."""
-    ours = f"{entry['namespace']}/{entry['release']}"
+    own_release = f"{entry['namespace']}/{entry['release']}"
     for name in entry.get("definitions") or ():
         owner = definitions.get(name)
-        if owner is not None and owner != ours:
+        if owner is not None and owner != own_release:
             return f"CustomResourceDefinition {name} belongs to {f'release {owner}' if owner else 'another owner'}"
     return ""

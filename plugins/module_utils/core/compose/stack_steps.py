@@ -23,7 +23,7 @@ _PRIVILEGED = {"labels": {"pod-security.kubernetes.io/enforce": "privileged"}}
 def steps(
     planned: Sequence[Component], snapshot: Mapping[str, Any], choices: Choices, name: str, foundation: Iterable[Object]
 ) -> dict[str, Any]:
-    """Return what the tasks of a role do for components with their actions.
+    """Return the steps of the tasks of a role for components with their actions.
 
     `name` is that of the inventory of what is applied, `foundation` are objects that all others need. Namespaces that
     were there before, of other owners, are used as they are.
@@ -31,8 +31,8 @@ def steps(
     foreign = snapshot.get("foreign_namespaces") or ()
     desired = [component for component in planned if not component["why"]]
     components = [_with_details(component, snapshot, desired) for component in planned]
-    first = [value for value in foundation if text(value, "metadata", "name") not in foreign]
-    base = [*_base(desired, snapshot, name, first), *first]
+    own_foundation = [value for value in foundation if text(value, "metadata", "name") not in foreign]
+    base = [*_base(desired, snapshot, name, own_foundation), *own_foundation]
     return {
         "components": {component["key"]: component for component in components},
         "problems": [component["message"] for component in planned if component["action"] == "refuse"],
@@ -55,20 +55,20 @@ def steps(
 
 def _with_details(component: Component, snapshot: Mapping[str, Any], desired: Sequence[Component]) -> dict[str, Any]:
     """Return a component with `installed`, its release if it is ours, and what its tasks have to know."""
-    ours = [
+    own_releases = [
         release
         for release in snapshot["releases"]
         if release["name"] in snapshot["recorded"]
         and (release["name"], release["namespace"]) == (component.get("release"), component.get("namespace"))
     ]
-    held = [each["key"] for each in desired if each["key"] in component["holds"]]
+    blocked = [dependent["key"] for dependent in desired if dependent["key"] in component["holds"]]
     changes = bool(component.get("definitions_change") or component.get("external_groups"))
     return {
         **component,
-        "installed": ours[0] if ours else {},
+        "installed": own_releases[0] if own_releases else {},
         "is_known": set(component.get("needs_definitions") or ()) <= set(snapshot["definitions"]),
         "applies_definitions": changes and component["action"] in INSTALLING,
-        "consequence": f"\nNot tried before that works: {', '.join(held)}" if held else "",
+        "consequence": f"\nNot tried before that works: {', '.join(blocked)}" if blocked else "",
     }
 
 
@@ -83,7 +83,7 @@ def _base(
     }
     metadata = {"name": f"modelplane-{name}", "namespace": SYSTEM_NAMESPACE}
     data = {"releases": "\n".join(sorted(recorded))}
-    there = {*snapshot.get("foreign_namespaces", ()), *(text(value, "metadata", "name") for value in foundation)}
+    existing = {*snapshot.get("foreign_namespaces", ()), *(text(value, "metadata", "name") for value in foundation)}
     privileged = _namespaces(component for component in desired if component.get("privileged"))
     charts = [component for component in desired if component.get("chart")]
     return [
@@ -94,7 +94,7 @@ def _base(
                 "kind": "Namespace",
                 "metadata": {"name": namespace, **(_PRIVILEGED if namespace in privileged else {})},
             }
-            for namespace in sorted(_namespaces(desired) - there)
+            for namespace in sorted(_namespaces(desired) - existing)
         ),
         *(stack_bindings(_namespaces(charts), privileged) if snapshot.get("openshift") else ()),
     ]
@@ -134,46 +134,50 @@ def is_waited(component: Component) -> bool:
 def _waves(components: Sequence[Component]) -> list[dict[str, Any]]:
     """Return the waves in which something is done, each with keys of components: `apply`, `release` and `wait`."""
     actions = {"apply": ("apply",), "release": (*INSTALLING, "remove"), "wait": (*INSTALLING, "none")}
-    found = []
-    for wave, each in groupby(components, key=lambda component: int(component["wave"])):
-        here = list(each)
+    waves = []
+    for wave, wave_components in groupby(components, key=lambda component: int(component["wave"])):
+        members = list(wave_components)
         chosen = {
-            step: [component["key"] for component in here if component["action"] in those]
+            step: [component["key"] for component in members if component["action"] in those]
             for step, those in actions.items()
         }
         if any(chosen.values()):
-            found.append({"wave": wave, **chosen})
-    return found
+            waves.append({"wave": wave, **chosen})
+    return waves
 
 
 def _orphans(planned: Sequence[Component], choices: Choices, foreign: Iterable[str]) -> list[dict[str, Any]]:
-    """Return what components leave behind in their namespaces, and the credentials for images."""
+    """Return the objects that components leave behind in their namespaces, and the image pull secrets."""
     secrets = [{"apiVersion": "v1", "kind": "Secret", "name": name} for name in choices.image_pull_secrets]
     return [
         {
-            "apiVersion": left["apiVersion"],
-            "kind": left["kind"],
-            "metadata": {"name": left["name"], "namespace": component["namespace"]},
+            "apiVersion": orphan["apiVersion"],
+            "kind": orphan["kind"],
+            "metadata": {"name": orphan["name"], "namespace": component["namespace"]},
         }
         for component in planned
         if component.get("namespace") and component["namespace"] not in foreign
-        for left in (*(component.get("orphans") or ()), *secrets)
+        for orphan in (*(component.get("orphans") or ()), *secrets)
     ]
 
 
 def _definition_groups(planned: Sequence[Component], choices: Choices) -> list[str]:
     """Return the API groups whose CustomResourceDefinitions charts of ours leave behind."""
-    ours = [each for each in planned if each.get("chart") and choices.states.get(each["key"], "managed") == "managed"]
-    external = {group for each in planned for group in each.get("external_groups") or ()}
-    return sorted({group for each in ours for group in each.get("definition_groups") or ()} - external)
+    managed = [
+        component
+        for component in planned
+        if component.get("chart") and choices.states.get(component["key"], "managed") == "managed"
+    ]
+    external = {group for component in planned for group in component.get("external_groups") or ()}
+    return sorted({group for component in managed for group in component.get("definition_groups") or ()} - external)
 
 
-def separated(shown: str) -> str:
+def separated(output: str) -> str:
     """Return the YAML files that `helm show crds` prints as documents. Helm 3 prints one after the other, and not every
     file begins with a separator."""
-    if len(_SEPARATOR.findall(shown)) >= len(_START.findall(shown)):
-        return shown
-    return _START.sub("---\napiVersion:", shown)
+    if len(_SEPARATOR.findall(output)) >= len(_START.findall(output)):
+        return output
+    return _START.sub("---\napiVersion:", output)
 
 
 def definitions(documents: Iterable[Any], without: Collection[str]) -> list[dict[str, Any]]:

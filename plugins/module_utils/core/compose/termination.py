@@ -56,13 +56,15 @@ def serve_on(spec: dict[str, Any], seconds: int) -> None:
             container["lifecycle"] = {"preStop": {"sleep": {"seconds": seconds}}}
 
 
-def stop_gracefully(workload: dict[str, Any], parts: Sequence[Member], engine: PlacedEngine, stream_grace: int) -> None:
+def stop_gracefully(
+    workload: dict[str, Any], members: Sequence[Member], engine: PlacedEngine, stream_grace: int
+) -> None:
     """Set the termination of the pods of an engine's workload (changed in place) from their members.
 
     A pod keeps serving until it has no requests, for at most `stream_grace` seconds, or for a shorter time in a
     gang. Sidecars run as long as the engine.
     """
-    for member in parts:
+    for member in members:
         template = member_template(workload, member.role)
         annotations = template["metadata"].get("annotations") or {}
         # An autoscaler that drains a node would make the weights load again on another one.
@@ -71,34 +73,38 @@ def stop_gracefully(workload: dict[str, Any], parts: Sequence[Member], engine: P
     if workload["kind"] == "Deployment":
         grace = workload["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]
         # Devices for a new pod become free when the old pod has terminated. A new engine may take long to start.
-        startup = startup_seconds(serving_member(parts), engine)
+        startup = startup_seconds(serving_member(members), engine)
         workload["spec"]["progressDeadlineSeconds"] = _PROGRESS_SECONDS + grace + startup
 
 
 def stream_pause(workloads: Iterable[Mapping[str, Any]], stream_grace: int) -> int:
     """Return the time that a component in the path of these workloads' streams keeps serving: that of the longest
     workload, and at least `stream_grace` seconds."""
-    periods: list[int] = [serving_template(each)["spec"]["terminationGracePeriodSeconds"] for each in workloads]
+    periods: list[int] = [serving_template(workload)["spec"]["terminationGracePeriodSeconds"] for workload in workloads]
     return max(stream_grace, *(period - STOP_SECONDS for period in periods))
 
 
-def engine_budget(workload: Mapping[str, Any], parts: Sequence[Member], copies: int) -> tuple[dict[str, Any], ...]:
+def engine_budget(workload: Mapping[str, Any], members: Sequence[Member], copies: int) -> tuple[dict[str, Any], ...]:
     """Return the PodDisruptionBudget of an engine with several copies: one copy at a time is evicted.
 
     Copies that share a planned node have none. Each would wait for the node of the others, and a drain for each.
     """
-    if copies < 2 or any(map(on_one_node, parts)):
+    if copies < 2 or any(map(on_one_node, members)):
         return ()
-    metadata = serving_member(parts).owner.metadata(workload["metadata"]["name"])
+    metadata = serving_member(members).owner.metadata(workload["metadata"]["name"])
     return (disruption_budget(metadata, pod_labels(workload)),)
 
 
 def _end_of(member: Member, spec: dict[str, Any], engine: PlacedEngine, stream_grace: int) -> None:
     period = member.placed.template.spec.termination_grace_period_seconds
-    written = member.container.lifecycle
-    own_pause = written.pre_stop.sleep.seconds if written and written.pre_stop and written.pre_stop.sleep else 0
+    user_lifecycle = member.container.lifecycle
+    own_pause = (
+        user_lifecycle.pre_stop.sleep.seconds
+        if user_lifecycle and user_lifecycle.pre_stop and user_lifecycle.pre_stop.sleep
+        else 0
+    )
     container = spec["containers"][0]
-    lifecycle = api.wire(written) if written else {}
+    lifecycle = api.wire(user_lifecycle) if user_lifecycle else {}
     if not member.serves:
         # Only the leader, which is deleted first, has streams. Kubernetes refuses a pause longer than the period.
         if period or own_pause:
@@ -110,9 +116,9 @@ def _end_of(member: Member, spec: dict[str, Any], engine: PlacedEngine, stream_g
         if pause:
             hook = _drain_hook(member, container["ports"][0]["containerPort"], engine, pause)
             lifecycle = {"preStop": hook, **lifecycle}
-        rest = spec["terminationGracePeriodSeconds"] - (own_pause or pause) - _EXIT_SECONDS
-        if rest > 0 and _lacks_shutdown_timeout(member):
-            container["args"] = [*container.get("args", ()), f"{_SHUTDOWN_TIMEOUT}={rest}"]
+        remaining = spec["terminationGracePeriodSeconds"] - (own_pause or pause) - _EXIT_SECONDS
+        if remaining > 0 and _lacks_shutdown_timeout(member):
+            container["args"] = [*container.get("args", ()), f"{_SHUTDOWN_TIMEOUT}={remaining}"]
     if lifecycle:
         container["lifecycle"] = lifecycle
 
@@ -124,9 +130,9 @@ def _drain_hook(member: Member, port: int, engine: PlacedEngine, pause: int) -> 
     command = drain_command(
         port,
         transfers=engine.phase == _PREFILL,
-        least=min(_ENDPOINT_SECONDS, pause),
+        minimum=min(_ENDPOINT_SECONDS, pause),
         idle=_IDLE_SECONDS,
-        most=pause,
+        maximum=pause,
     )
     return {"exec": {"command": command}}
 

@@ -29,8 +29,8 @@ def split(entries: Sequence[tuple[int, int]]) -> list[list[int]]:
 def _share(total: int, count: int) -> list[int]:
     if not count:
         return []
-    base, rest = divmod(total, count)
-    return [base + 1] * rest + [base] * (count - rest)
+    base, remainder = divmod(total, count)
+    return [base + 1] * remainder + [base] * (count - remainder)
 
 
 def reduced(weights: Sequence[int]) -> list[int]:

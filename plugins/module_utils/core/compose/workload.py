@@ -21,9 +21,9 @@ _GANG_ENV = (
 )
 
 
-def workload(parts: Sequence[Member], copies: int) -> dict[str, Any]:
+def workload(members: Sequence[Member], copies: int) -> dict[str, Any]:
     """Return the workload of an engine with these members."""
-    by_role = {member.role: member for member in parts}
+    by_role = {member.role: member for member in members}
     if constants.STANDALONE in by_role:
         return _deployment(by_role[constants.STANDALONE], copies)
     return _leader_worker_set(by_role[constants.LEADER], by_role[constants.WORKER], copies)
@@ -71,8 +71,8 @@ def _deployment(member: Member, copies: int) -> dict[str, Any]:
 def _engine_type(member: Member) -> dict[str, str]:
     """Return the label from which a picker derives the names of an engine's metrics; the default is vLLM."""
     metadata = member.placed.template.metadata
-    written = (metadata.labels if metadata else None) or {}
-    if constants.ENGINE_TYPE_LABEL in written:
+    user_labels = (metadata.labels if metadata else None) or {}
+    if constants.ENGINE_TYPE_LABEL in user_labels:
         return {}
     if CommandLine.of(member.container).server is not SERVERS["sglang"]:
         return {}

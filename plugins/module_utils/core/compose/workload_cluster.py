@@ -48,15 +48,15 @@ def replica_objects(replica: api.ModelReplica, options: Options = _DEFAULTS) -> 
     pods: list[Member] = []
     port = pool_port(spec.engines)
     for engine in spec.engines:
-        parts = members(owner, engine, cache)
-        pods += parts
-        claims += [template for member in parts for template in claim_templates(member)]
-        composed = workload(parts, engine.copies)
+        engine_members = members(owner, engine, cache)
+        pods += engine_members
+        claims += [template for member in engine_members for template in claim_templates(member)]
+        composed = workload(engine_members, engine.copies)
         if spec.serving is not None and is_disaggregated(spec):
-            disaggregate(composed, parts, engine, spec.serving, options, port)
-        add_probes(composed, parts, engine)
-        stop_gracefully(composed, parts, engine, options.stream_grace)
-        budgets += engine_budget(composed, parts, engine.copies)
+            disaggregate(composed, engine_members, engine, spec.serving, options, port)
+        add_probes(composed, engine_members, engine)
+        stop_gracefully(composed, engine_members, engine, options.stream_grace)
+        budgets += engine_budget(composed, engine_members, engine.copies)
         workloads.append(composed)
     pickers = picker_objects(owner, spec, options, stream_pause(workloads, options.stream_grace))
     for value in (*workloads, *pickers):

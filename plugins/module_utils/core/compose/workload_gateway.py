@@ -112,17 +112,17 @@ def traffic_policies(choices: GatewayChoices) -> tuple[Object, ...]:
 def _of_model_gateway(choices: GatewayChoices) -> tuple[Object, ...]:
     name = constants.MODEL_GATEWAY_CLASS
     hosted = proxies.host_objects(choices.endpoint_hosts)
-    return *_proxied_class(choices, name, name), *(_as_chosen(each, choices) for each in hosted)
+    return *_proxied_class(choices, name, name), *(_as_chosen(host_object, choices) for host_object in hosted)
 
 
 def _as_chosen(proxy: Object, choices: GatewayChoices) -> Object:
     """Return an object for gateways in mode Model. An EnvoyProxy of its own hides some choices in that of its class."""
     if identity(proxy)[1] != "EnvoyProxy":
         return proxy
-    own: dict[str, Any] = {"provider": {"kubernetes": {"envoyDeployment": {"replicas": choices.replicas}}}}
+    proxy_spec: dict[str, Any] = {"provider": {"kubernetes": {"envoyDeployment": {"replicas": choices.replicas}}}}
     if choices.drain_timeout is not None:
-        own["shutdown"] = {"drainTimeout": f"{choices.drain_timeout}s"}
-    return {**proxy, "spec": merged(merged(proxy["spec"], own), choices.proxy)}
+        proxy_spec["shutdown"] = {"drainTimeout": f"{choices.drain_timeout}s"}
+    return {**proxy, "spec": merged(merged(proxy["spec"], proxy_spec), choices.proxy)}
 
 
 def _proxied_class(choices: GatewayChoices, name: str, proxy: str) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -159,7 +159,7 @@ def _route(choices: GatewayChoices, listeners: Sequence[Object]) -> dict[str, An
         case {"tls": {"key": _}}:
             raise ValueError("route.tls.key is a private key: name a Secret in route.tls.externalCertificate instead")
     # The router ignores the whole list, and takes all requests, where one entry is invalid.
-    allowed = [str(ip_network(each, strict=False)) for each in choices.source_ranges]
+    allowed = [str(ip_network(cidr, strict=False)) for cidr in choices.source_ranges]
     annotations = {f"{_ROUTER}/timeout": _ROUTE_TIMEOUT}
     if allowed:
         annotations[f"{_ROUTER}/ip_allowlist"] = " ".join(allowed)

@@ -17,7 +17,7 @@ _WIDTH = 72
 
 def table(callers: Iterable[Mapping[str, Any]], now: str) -> list[str]:
     """Return the lines of a table of callers, as `core.caller_keys.listed` returns them; none without callers."""
-    return lines(_TITLES, [(_cells(each, now), [_labels(each["labels"])]) for each in callers], _WIDTH, "LABELS")
+    return lines(_TITLES, [(_cells(caller, now), [_labels(caller["labels"])]) for caller in callers], _WIDTH, "LABELS")
 
 
 def _cells(caller: Mapping[str, Any], now: str) -> tuple[str, str, str, str]:
@@ -26,5 +26,7 @@ def _cells(caller: Mapping[str, Any], now: str) -> tuple[str, str, str, str]:
 
 
 def _labels(labels: Mapping[str, str]) -> str:
-    own = {key: labels[key] for key in labels if key != MANAGED_BY_LABEL and not key.startswith(RESERVED_PREFIX)}
-    return ", ".join(f"{key}={value}" for key, value in sorted(own.items())) or "-"
+    user_labels = {
+        key: labels[key] for key in labels if key != MANAGED_BY_LABEL and not key.startswith(RESERVED_PREFIX)
+    }
+    return ", ".join(f"{key}={value}" for key, value in sorted(user_labels.items())) or "-"

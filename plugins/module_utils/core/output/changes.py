@@ -63,23 +63,23 @@ def replica_changes(plan: Plan) -> list[ReplicaChange]:
     stay = {(replica.namespace, replica.name) for replica in plan.leaving}
     dropped = [(entry.replica, entry.reason) for entry in plan.schedule.dropped]
     dropped += [(replica, "its deployment was deleted") for replica in plan.unplanned]
-    gone = {
+    departures = {
         (replica.namespace, replica.name): (replica, reason)
         for replica, reason in sorted(dropped, key=lambda entry: (entry[0].namespace, entry[0].name))
     }
     changes = []
     for placement, replica in zip(plan.schedule.placements, plan.replicas, strict=True):
         key = (placement.namespace, replica.name)
-        before = None if key in stay else gone.pop(key, None)
+        departed = None if key in stay else departures.pop(key, None)
         action: Action | None = "new" if placement.state == "new" else "changed" if key in plan.edited else None
-        if before:
+        if departed:
             action = "replaced"
         if action:
-            place = (placement.namespace, placement.deployment, replica.name, placement.cluster)
-            changes.append(_change(*place, action, before[1] if before else ""))
-    for key, (old, reason) in gone.items():
-        place = (old.namespace, old.deployment, old.name, old.cluster)
-        changes.append(_change(*place, "leaving" if key in stay else "removed", reason))
+            location = (placement.namespace, placement.deployment, replica.name, placement.cluster)
+            changes.append(_change(*location, action, departed[1] if departed else ""))
+    for key, (old, reason) in departures.items():
+        location = (old.namespace, old.deployment, old.name, old.cluster)
+        changes.append(_change(*location, "leaving" if key in stay else "removed", reason))
     return [*changes, *_remaining_replicas(plan)]
 
 
@@ -88,9 +88,11 @@ def _remaining_replicas(plan: Plan) -> Iterator[ReplicaChange]:
 
     An earlier run might have stopped before it deleted the objects."""
     context = plan.context
-    held = [(ref.namespace, ref.name) for ref in context.fleet.held if ref.kind == api.ModelReplica.KIND]
+    held_replicas = [(ref.namespace, ref.name) for ref in context.fleet.held if ref.kind == api.ModelReplica.KIND]
     composed = [(replica.namespace, replica.name) for replica in plan.composed]
-    known_replicas = {tuple(map(names.label_value, key)) for key in (*context.fleet.replicas, *composed, *held)}
+    known_replicas = {
+        tuple(map(names.label_value, key)) for key in (*context.fleet.replicas, *composed, *held_replicas)
+    }
     for cluster in sorted(cluster.name for cluster in plan.clusters if context.answered(cluster.name)):
         observed = context.observed_cluster(cluster)
         objects = [value for value in (observed.objects if observed else ()) if not is_being_deleted(value)]
@@ -123,16 +125,16 @@ def object_changes(changes: Changes) -> list[ObjectChanges]:
     counts: dict[str, Counter[str]] = {}
     for kind, files in (("created", changes.added), ("changed", changes.changed), ("removed", changes.removed)):
         for name in files:
-            top, __, rest = name.partition("/")
+            top, __, file_path = name.partition("/")
             if top in ("control", "clusters"):
-                counts.setdefault(rest.partition("/")[0] if top == "clusters" else "", Counter())[kind] += 1
-    return [counted(cluster, found) for cluster, found in sorted(counts.items())]
+                counts.setdefault(file_path.partition("/")[0] if top == "clusters" else "", Counter())[kind] += 1
+    return [counted(cluster, numbers) for cluster, numbers in sorted(counts.items())]
 
 
 def counted(cluster: str, counts: Mapping[str, int]) -> ObjectChanges:
     """Return numbers of objects that are `created`, `changed` and `removed` on a cluster."""
-    created, changed, gone = (counts.get(kind, 0) for kind in ("created", "changed", "removed"))
-    return api.construct(ObjectChanges, cluster=cluster, created=created, changed=changed, removed=gone)
+    created, changed, removed = (counts.get(kind, 0) for kind in ("created", "changed", "removed"))
+    return api.construct(ObjectChanges, cluster=cluster, created=created, changed=changed, removed=removed)
 
 
 def place_of(changes: ObjectChanges) -> str:
@@ -144,8 +146,8 @@ def changes_text(changes: ObjectChanges, verb: str = "") -> str:
     """Return numbers of objects as text: `12 objects created, 3 changed, 1 removed`. `verb` is what comes before the
     first participle."""
     counts = {"created": changes.created, "changed": changes.changed, "removed": changes.removed}
-    parts = [f"{number} {kind}" for kind, number in counts.items() if number]
-    if not parts:
+    phrases = [f"{number} {kind}" for kind, number in counts.items() if number]
+    if not phrases:
         return f"no object {verb}changed"
-    number, __, kind = parts[0].partition(" ")
-    return ", ".join([f"{count(int(number), 'object')} {verb}{kind}", *parts[1:]])
+    number, __, kind = phrases[0].partition(" ")
+    return ", ".join([f"{count(int(number), 'object')} {verb}{kind}", *phrases[1:]])

@@ -99,7 +99,7 @@ class _PoolNodes:
 
     pool: Pool
     running: int
-    needed: int
+    needed_nodes: int
     price: Price | None
     option: str | None
 
@@ -118,23 +118,23 @@ def fleet_cost(plan: Plan) -> FleetCost | None:
 
 
 def cost_of(context: Context, clusters: Sequence[Cluster], replicas: Sequence[Replica]) -> FleetCost | None:
-    """Return what clusters cost on which replicas run; None for a fleet that knows no prices."""
+    """Return the cost of clusters that run these replicas; None for a fleet without prices."""
     prices = context.prices
     if not prices.currency:
         return None
     nodes = _nodes(context, clusters, replicas)
     deployments, claimed = _deployments(replicas, nodes)
-    total = sum((each.cost for pools in nodes.values() for each in pools), Fraction(0))
-    every = [each for pools in nodes.values() for each in pools]
+    total = sum((pool_nodes.cost for pools in nodes.values() for pool_nodes in pools), Fraction(0))
+    every = [pool_nodes for pools in nodes.values() for pool_nodes in pools]
     return api.construct(
         FleetCost,
         currency=prices.currency,
         hours_per_month=HOURS_PER_MONTH,
         **_amounts(total, is_known=_is_known(every)),
-        nodes=sum(each.running for each in every),
-        idle_nodes=sum(each.running - each.needed for each in every),
+        nodes=sum(pool_nodes.running for pool_nodes in every),
+        idle_nodes=sum(pool_nodes.running - pool_nodes.needed_nodes for pool_nodes in every),
         idle_per_hour=_text(max(total - claimed, Fraction(0))),
-        unpriced_nodes=sum(each.unpriced for each in every),
+        unpriced_nodes=sum(pool_nodes.unpriced for pool_nodes in every),
         unknown_clusters=[cluster.name for cluster in clusters if cluster.unknown],
         clusters=[_cluster(name, pools) for name, pools in nodes.items()],
         deployments=deployments,
@@ -153,19 +153,19 @@ def _text(amount: Fraction) -> str:
 
 def _nodes(context: Context, clusters: Iterable[Cluster], replicas: Iterable[Replica]) -> dict[str, list[_PoolNodes]]:
     """Return the nodes of the pools of each cluster whose pools are known, by name."""
-    known = {cluster.name: cluster for cluster in clusters if not cluster.unknown}
-    capacity = FleetCapacity(known, _OPTIONS)
+    known_clusters = {cluster.name: cluster for cluster in clusters if not cluster.unknown}
+    capacity = FleetCapacity(known_clusters, _OPTIONS)
     used = set()
     for replica in replicas:
         capacity.charge(replica.cluster, replica.engines)
         used |= {
-            (replica.cluster, name) for each in replica.engines for m in each.members for name, __ in m.pods_by_pool
+            (replica.cluster, name) for engine in replica.engines for m in engine.members for name, __ in m.pods_by_pool
         }
     return {
         name: [
             _pool_nodes(context, cluster, pool, capacity, is_used=(name, pool.name) in used) for pool in cluster.pools
         ]
-        for name, cluster in sorted(known.items())
+        for name, cluster in sorted(known_clusters.items())
     }
 
 
@@ -174,48 +174,48 @@ def _pool_nodes(
 ) -> _PoolNodes:
     """Return the nodes of a pool: those of one with a fixed size all run, of another one those that pods need, and
     never fewer than its least size. A pod that claims nothing needs a node as well."""
-    needed = max(1, capacity.occupied(cluster.name, pool)) if is_used and pool.nodes else 0
+    needed_nodes = max(1, capacity.occupied(cluster.name, pool)) if is_used and pool.nodes else 0
     resource = context.fleet.clusters.get(cluster.name)
-    pools = {each.name: each for each in (resource.spec.node_pools if resource else None) or ()}
+    pools = {node_pool.name: node_pool for node_pool in (resource.spec.node_pools if resource else None) or ()}
     declared = pools.get(pool.name)
     if resource is None or declared is None:
-        return _PoolNodes(pool, pool.nodes, needed, None, None)
-    least, __ = adapters.node_bounds(resource, declared)
+        return _PoolNodes(pool, pool.nodes, needed_nodes, None, None)
+    minimum, __ = adapters.node_bounds(resource, declared)
     return _PoolNodes(
         pool,
-        min(max(least, needed), pool.nodes),
-        needed,
+        min(max(minimum, needed_nodes), pool.nodes),
+        needed_nodes,
         context.prices.node_price(resource, declared),
         purchase_option(resource, declared),
     )
 
 
 def _is_known(pools: Sequence[_PoolNodes]) -> bool:
-    """Return whether some of what pools cost is known: where no node runs, that is nothing."""
-    return any(each.price for each in pools) or not any(each.running for each in pools)
+    """Return True if some of the cost of pools is known. Without running nodes, the cost is zero."""
+    return any(pool.price for pool in pools) or not any(pool.running for pool in pools)
 
 
 def _cluster(name: str, pools: Sequence[_PoolNodes]) -> ClusterCost:
     return api.construct(
         ClusterCost,
         name=name,
-        **_amounts(sum((each.cost for each in pools), Fraction(0)), is_known=_is_known(pools)),
-        nodes=sum(each.running for each in pools),
-        idle_nodes=sum(each.running - each.needed for each in pools),
-        unpriced_nodes=sum(each.unpriced for each in pools),
+        **_amounts(sum((pool.cost for pool in pools), Fraction(0)), is_known=_is_known(pools)),
+        nodes=sum(pool.running for pool in pools),
+        idle_nodes=sum(pool.running - pool.needed_nodes for pool in pools),
+        unpriced_nodes=sum(pool.unpriced for pool in pools),
         pools=[
             api.construct(
                 PoolCost,
-                name=each.pool.name,
-                **_amounts(each.cost, is_known=_is_known([each])),
-                nodes=each.running,
-                idle_nodes=each.running - each.needed,
-                option=each.option,
-                price=str(each.price.per_hour) if each.price else None,
-                as_of=(each.price.as_of or None) if each.price else None,
-                source=each.price.source if each.price else None,
+                name=pool.pool.name,
+                **_amounts(pool.cost, is_known=_is_known([pool])),
+                nodes=pool.running,
+                idle_nodes=pool.running - pool.needed_nodes,
+                option=pool.option,
+                price=str(pool.price.per_hour) if pool.price else None,
+                as_of=(pool.price.as_of or None) if pool.price else None,
+                source=pool.price.source if pool.price else None,
             )
-            for each in pools
+            for pool in pools
         ],
     )
 
@@ -226,26 +226,26 @@ def _deployments(
     """Return the cost of each deployment, and of all together.
 
     Where pods claim more than the nodes that run, as pods of different devices may, each pays less in proportion."""
-    pools = {(name, each.pool.name): each for name, found in nodes.items() for each in found}
+    pools = {(name, pool.pool.name): pool for name, pool_list in nodes.items() for pool in pool_list}
     of = Counter((replica.namespace, replica.deployment) for replica in replicas)
     shares: dict[tuple[str, str], dict[tuple[str, str], Fraction]] = {}
     unpriced: Counter[tuple[str, str]] = Counter()
     keys = {(replica.namespace, replica.deployment): Fraction(0) for replica in replicas}
     for replica in replicas:
         owner, is_priced = (replica.namespace, replica.deployment), True
-        for place, share in _shares(replica, pools):
-            found = pools.get(place)
-            is_priced = is_priced and found is not None and found.price is not None
-            owners = shares.setdefault(place, {})
+        for pool_key, share in _shares(replica, pools):
+            pool = pools.get(pool_key)
+            is_priced = is_priced and pool is not None and pool.price is not None
+            owners = shares.setdefault(pool_key, {})
             owners[owner] = owners.get(owner, Fraction(0)) + share
         unpriced[owner] += not is_priced
-    for place, owners in shares.items():
-        found = pools.get(place)
-        if found is None or found.price is None:
+    for pool_key, owners in shares.items():
+        pool = pools.get(pool_key)
+        if pool is None or pool.price is None:
             continue
-        scale = min(Fraction(1), found.running / sum(owners.values(), Fraction(0)))
+        scale = min(Fraction(1), pool.running / sum(owners.values(), Fraction(0)))
         for owner, share in owners.items():
-            keys[owner] += share * scale * Fraction(found.price.per_hour)
+            keys[owner] += share * scale * Fraction(pool.price.per_hour)
     rows = [
         api.construct(
             DeploymentCost,
@@ -266,10 +266,10 @@ def _shares(
     for engine in replica.engines:
         for member in engine.members:
             for name, pods in member.pods_by_pool:
-                place = (replica.cluster, name)
-                share = node_share(member, pools[place].pool) if place in pools else Fraction(1)
+                pool_key = (replica.cluster, name)
+                share = node_share(member, pools[pool_key].pool) if pool_key in pools else Fraction(1)
                 if share:
-                    yield place, share * pods * engine.copies
+                    yield pool_key, share * pods * engine.copies
 
 
 @dataclass(frozen=True)
@@ -281,9 +281,9 @@ class Before:
     deployments: Mapping[tuple[str, str], Fraction]
 
 
-def compared(found: FleetCost | None, currency: str) -> Before | None:
+def compared(fleet_cost: FleetCost | None, currency: str) -> Before | None:
     """Return a cost as what another one is compared with; None without one, or in another currency."""
-    return _before(api.wire(found), currency) if found else None
+    return _before(api.wire(fleet_cost), currency) if fleet_cost else None
 
 
 def before(text: str, currency: str) -> Before | None:
@@ -299,11 +299,11 @@ def _before(cost: Mapping[str, Any], currency: str) -> Before | None:
         return None
     return Before(
         _amount(cost.get("perHour", "0")),
-        {each["name"]: _amount(each["perHour"]) for each in cost["clusters"] if "perHour" in each},
+        {entry["name"]: _amount(entry["perHour"]) for entry in cost["clusters"] if "perHour" in entry},
         {
-            (each["namespace"], each["name"]): _amount(each["perHour"])
-            for each in cost["deployments"]
-            if "perHour" in each
+            (entry["namespace"], entry["name"]): _amount(entry["perHour"])
+            for entry in cost["deployments"]
+            if "perHour" in entry
         },
     )
 
@@ -339,29 +339,32 @@ class _Digits:
     change: int
 
 
-def _digits(found: FleetCost, last: Before | None) -> _Digits:
-    every = [found, *found.clusters, *found.deployments]
+def _digits(fleet_cost: FleetCost, previous: Before | None) -> _Digits:
+    every = [fleet_cost, *fleet_cost.clusters, *fleet_cost.deployments]
     return _Digits(
-        digits_of(_amount(each.per_hour) for each in every if each.per_hour is not None),
-        digits_of(_amount(each.per_month) for each in every if each.per_month is not None),
+        digits_of(_amount(cost.per_hour) for cost in every if cost.per_hour is not None),
+        digits_of(_amount(cost.per_month) for cost in every if cost.per_month is not None),
         digits_of(
-            [*(change for each in every if (change := _change(each, last)) is not None), *_gone(found, last).values()]
+            [
+                *(change for cost in every if (change := _change(cost, previous)) is not None),
+                *_gone(fleet_cost, previous).values(),
+            ]
         ),
     )
 
 
-def _gone(found: FleetCost, last: Before | None) -> dict[str, Fraction]:
+def _gone(fleet_cost: FleetCost, previous: Before | None) -> dict[str, Fraction]:
     """Return the cost of deployments (`namespace/name`) and clusters of the last plan that are not in this one."""
-    if last is None:
+    if previous is None:
         return {}
-    deployments = last.deployments.keys() - {(each.namespace, each.name) for each in found.deployments}
-    clusters = last.clusters.keys() - {each.name for each in found.clusters}
-    costs = {"/".join(key): last.deployments[key] for key in sorted(deployments)}
-    costs |= {name: last.clusters[name] for name in sorted(clusters)}
+    deployments = previous.deployments.keys() - {(entry.namespace, entry.name) for entry in fleet_cost.deployments}
+    clusters = previous.clusters.keys() - {entry.name for entry in fleet_cost.clusters}
+    costs = {"/".join(key): previous.deployments[key] for key in sorted(deployments)}
+    costs |= {name: previous.clusters[name] for name in sorted(clusters)}
     return {name: cost for name, cost in costs.items() if cost}
 
 
-def _gone_lines(found: FleetCost, last: Before | None, digits: _Digits, *, of_clusters: bool) -> list[Line]:
+def _gone_lines(fleet_cost: FleetCost, previous: Before | None, digits: _Digits, *, of_clusters: bool) -> list[Line]:
     """Return a line for each cluster, or deployment, that cost something in the last plan and is not in this one."""
     zero = Fraction(0)
     return [
@@ -373,95 +376,108 @@ def _gone_lines(found: FleetCost, last: Before | None, digits: _Digits, *, of_cl
             change_text(-cost, digits.change),
             0,
         )
-        for name, cost in _gone(found, last).items()
+        for name, cost in _gone(fleet_cost, previous).items()
         if ("/" not in name) is of_clusters
     ]
 
 
-def _change(cost: Cost, last: Before | None) -> Fraction | None:
-    """Return how a cost differs from that of the last plan; None where one of them is not known."""
-    if last is None or cost.per_hour is None:
+def _change(cost: Cost, previous: Before | None) -> Fraction | None:
+    """Return the difference between a cost and the cost in the last plan; None if either cost is unknown."""
+    if previous is None or cost.per_hour is None:
         return None
-    earlier = last.total
+    earlier = previous.total
     if isinstance(cost, DeploymentCost):
-        earlier = last.deployments.get((cost.namespace, cost.name), Fraction(0))
+        earlier = previous.deployments.get((cost.namespace, cost.name), Fraction(0))
     elif isinstance(cost, ClusterCost):
-        earlier = last.clusters.get(cost.name, Fraction(0))
+        earlier = previous.clusters.get(cost.name, Fraction(0))
     return _amount(cost.per_hour) - earlier
 
 
-def deployment_lines(found: FleetCost, last: Before | None) -> list[Line]:
-    """Return a line for each deployment, and for those that are gone. `last`: what the last plan cost."""
-    lines, digits = [], _digits(found, last)
-    for each in found.deployments:
-        unpriced = each.unpriced_replicas
+def deployment_lines(fleet_cost: FleetCost, previous: Before | None) -> list[Line]:
+    """Return a line for each deployment, and for those that are gone. `previous`: what the last plan cost."""
+    lines, digits = [], _digits(fleet_cost, previous)
+    for deployment in fleet_cost.deployments:
+        unpriced = deployment.unpriced_replicas
         notes = (f"{are(unpriced, 'replica')} on nodes whose price is not known",) if unpriced else ()
-        line = Line(f"{each.namespace}/{each.name or '-'}", "-", notes=notes)
-        lines.append(_with_amounts(line, each, found, _change(each, last), digits, is_partial=bool(unpriced)))
-    return lines + _gone_lines(found, last, digits, of_clusters=False)
+        line = Line(f"{deployment.namespace}/{deployment.name or '-'}", "-", notes=notes)
+        lines.append(
+            _with_amounts(
+                line, deployment, fleet_cost, _change(deployment, previous), digits, is_partial=bool(unpriced)
+            )
+        )
+    return lines + _gone_lines(fleet_cost, previous, digits, of_clusters=False)
 
 
-def cluster_lines(found: FleetCost, last: Before | None) -> list[Line]:
-    """Return a line for each cluster, and for those that are gone. `last`: what the last plan cost."""
-    digits = _digits(found, last)
+def cluster_lines(fleet_cost: FleetCost, previous: Before | None) -> list[Line]:
+    """Return a line for each cluster, and for those that are gone. `previous`: what the last plan cost."""
+    digits = _digits(fleet_cost, previous)
     return [
         _with_amounts(
-            Line(each.name, str(each.nodes), notes=tuple(_cluster_notes(each))),
-            each,
-            found,
-            _change(each, last),
+            Line(cluster.name, str(cluster.nodes), notes=tuple(_cluster_notes(cluster))),
+            cluster,
+            fleet_cost,
+            _change(cluster, previous),
             digits,
-            is_partial=bool(each.unpriced_nodes),
+            is_partial=bool(cluster.unpriced_nodes),
         )
-        for each in found.clusters
-    ] + _gone_lines(found, last, digits, of_clusters=True)
+        for cluster in fleet_cost.clusters
+    ] + _gone_lines(fleet_cost, previous, digits, of_clusters=True)
 
 
 def limit_notes(
     deployments: Iterable[Deployment], clusters: Iterable[Cluster], replicas: Iterable[Replica]
 ) -> dict[str, tuple[str, ...]]:
-    """Return what deployments with limits on cost have used of them, by `namespace/name`."""
-    limits = {each.key: each for each in deployments if each.cost}
-    spent = spent_by_deployment(limits, replicas, clusters)
-    found = {}
+    """Return the usage of the cost limits of deployments, by `namespace/name`."""
+    limits = {candidate.key: candidate for candidate in deployments if candidate.cost}
+    used_by_deployment = spent_by_deployment(limits, replicas, clusters)
+    notes_by_deployment = {}
     for key, deployment in limits.items():
-        limit, used, notes = deployment.cost, spent[key], []
+        limit, used, notes = deployment.cost, used_by_deployment[key], []
         if limit and limit.ceiling is not None:
             ceiling = money(Fraction(limit.ceiling), limit.currency)
             notes.append(f"replicas cost {money(used.cost)} of {ceiling} per hour at most")
         if limit and (limit.most_spot is not None or limit.least_on_demand):
-            most = spot_limit(limit, deployment.replicas)
-            notes.append(f"{count(used.spot, 'replica')} on spot nodes, {most} at most")
-        found["/".join(key)] = tuple(notes)
-    return found
+            most_spot = spot_limit(limit, deployment.replicas)
+            notes.append(f"{count(used.spot, 'replica')} on spot nodes, {most_spot} at most")
+        notes_by_deployment["/".join(key)] = tuple(notes)
+    return notes_by_deployment
 
 
-def fleet_line(found: FleetCost, last: Before | None) -> Line:
-    """Return the line of the fleet. `last`: what the last plan cost."""
-    is_partial = bool(found.unpriced_nodes or found.unknown_clusters)
-    line = Line("all", str(found.nodes), notes=tuple(_notes(found)))
-    return _with_amounts(line, found, found, _change(found, last), _digits(found, last), is_partial=is_partial)
+def fleet_line(fleet_cost: FleetCost, previous: Before | None) -> Line:
+    """Return the line of the fleet. `previous`: what the last plan cost."""
+    is_partial = bool(fleet_cost.unpriced_nodes or fleet_cost.unknown_clusters)
+    line = Line("all", str(fleet_cost.nodes), notes=tuple(_notes(fleet_cost)))
+    return _with_amounts(
+        line,
+        fleet_cost,
+        fleet_cost,
+        _change(fleet_cost, previous),
+        _digits(fleet_cost, previous),
+        is_partial=is_partial,
+    )
 
 
-def table(found: FleetCost | None, last: Before | None = None, width: int = 72, today: date | None = None) -> list[str]:
-    """Return the cost as a table: deployments, clusters, and all. `last`: what the last plan cost. `today`: for the
+def table(
+    fleet_cost: FleetCost | None, previous: Before | None = None, width: int = 72, today: date | None = None
+) -> list[str]:
+    """Return the cost as a table: deployments, clusters, and all. `previous`: what the last plan cost. `today`: for the
     hint that prices are old.
 
     A cost that has unknown parts is marked as what it is at least."""
-    if found is None:
+    if fleet_cost is None:
         return []
-    clusters = [replace(each, name=f"cluster {each.name}") for each in cluster_lines(found, last)]
-    every = [*deployment_lines(found, last), *clusters, fleet_line(found, last)]
-    columns = 5 if last else 4
-    rows = [(each.cells[:columns], list(each.notes)) for each in every]
-    rows[-1][1].extend(_old(found, today) if today else ())
-    titles = (f"COST IN {found.currency}", "NODES", "PER HOUR", "PER MONTH", "CHANGE")[:columns]
+    clusters = [replace(line, name=f"cluster {line.name}") for line in cluster_lines(fleet_cost, previous)]
+    every = [*deployment_lines(fleet_cost, previous), *clusters, fleet_line(fleet_cost, previous)]
+    columns = 5 if previous else 4
+    rows = [(line.cells[:columns], list(line.notes)) for line in every]
+    rows[-1][1].extend(_old(fleet_cost, today) if today else ())
+    titles = (f"COST IN {fleet_cost.currency}", "NODES", "PER HOUR", "PER MONTH", "CHANGE")[:columns]
     return text_table.lines(*_right(titles, rows), width)
 
 
-def _old(found: FleetCost, today: date) -> Iterator[str]:
+def _old(fleet_cost: FleetCost, today: date) -> Iterator[str]:
     """Yield the hint that prices are old."""
-    day = oldest(found)
+    day = oldest(fleet_cost)
     if day and age(day, today) > _MOST_DAYS:
         yield (
             f"the oldest price is of {day}, {age(day, today)} days ago: update it, by hand or with the playbook "
@@ -470,39 +486,39 @@ def _old(found: FleetCost, today: date) -> Iterator[str]:
 
 
 def _with_amounts(
-    line: Line, cost: Cost, found: FleetCost, change: Fraction | None, digits: _Digits, *, is_partial: bool
+    line: Line, cost: Cost, fleet_cost: FleetCost, change: Fraction | None, digits: _Digits, *, is_partial: bool
 ) -> Line:
-    """Return a line with its amounts. `found`: the fleet that it is a part of."""
+    """Return a line with its amounts. `fleet_cost`: the fleet that it is a part of."""
     if cost.per_hour is None or cost.per_month is None:
         return line
-    now, total = _amount(cost.per_hour), _amount(found.per_hour or "0")
+    amount, total = _amount(cost.per_hour), _amount(fleet_cost.per_hour or "0")
     mark = "≥ " if is_partial else ""
     return replace(
         line,
-        per_hour=f"{mark}{money(now, digits=digits.per_hour)}",
+        per_hour=f"{mark}{money(amount, digits=digits.per_hour)}",
         per_month=f"{mark}{money(_amount(cost.per_month), digits=digits.per_month)}",
         change="-" if change is None else change_text(change, digits.change),
-        share=round(100 * now / total) if total else 0,
+        share=round(100 * amount / total) if total else 0,
     )
 
 
 def change_text(difference: Fraction, digits: int | None = None) -> str:
     """Return a change of a cost as text: `+1.20`, `-1.20`, or `-` for none."""
-    shown = money(difference, digits=digits)
-    return f"+{shown}" if difference > 0 else shown if difference else "-"
+    amount = money(difference, digits=digits)
+    return f"+{amount}" if difference > 0 else amount if difference else "-"
 
 
-def oldest(found: FleetCost) -> str:
+def oldest(fleet_cost: FleetCost) -> str:
     """Return the day of the oldest price that the cost is of; empty without one."""
-    return min((pool.as_of for cluster in found.clusters for pool in cluster.pools if pool.as_of), default="")
+    return min((pool.as_of for cluster in fleet_cost.clusters for pool in cluster.pools if pool.as_of), default="")
 
 
 def _right(titles: Sequence[str], rows: Sequence[Row]) -> tuple[tuple[str, ...], list[Row]]:
     """Return titles and rows with all columns but the first flush right."""
     cells = [titles, *(row for row, __ in rows)]
     widths = [0, *(max(map(len, column)) for column in list(zip(*cells, strict=True))[1:])]
-    title, *found = (tuple(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in cells)
-    return title, [(row, notes) for row, (__, notes) in zip(found, rows, strict=True)]
+    title, *aligned = (tuple(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in cells)
+    return title, [(row, notes) for row, (__, notes) in zip(aligned, rows, strict=True)]
 
 
 def _cluster_notes(cluster: ClusterCost) -> list[str]:
@@ -516,14 +532,14 @@ def _cluster_notes(cluster: ClusterCost) -> list[str]:
     return notes
 
 
-def _notes(found: FleetCost) -> list[str]:
+def _notes(fleet_cost: FleetCost) -> list[str]:
     notes = []
-    if found.unpriced_nodes:
-        notes.append(f"without {count(found.unpriced_nodes, 'node')} whose price is not known")
-    if found.unknown_clusters:
-        notes.append(f"without clusters whose nodes are not known: {some(found.unknown_clusters)}")
-    idle = Fraction(Decimal(found.idle_per_hour))
+    if fleet_cost.unpriced_nodes:
+        notes.append(f"without {count(fleet_cost.unpriced_nodes, 'node')} whose price is not known")
+    if fleet_cost.unknown_clusters:
+        notes.append(f"without clusters whose nodes are not known: {some(fleet_cost.unknown_clusters)}")
+    idle = Fraction(Decimal(fleet_cost.idle_per_hour))
     if idle:
-        nodes = f"; {are(found.idle_nodes, 'node')} idle" if found.idle_nodes else ""
-        notes.append(f"{money(idle, found.currency)} per hour is for devices that no deployment claims{nodes}")
+        nodes = f"; {are(fleet_cost.idle_nodes, 'node')} idle" if fleet_cost.idle_nodes else ""
+        notes.append(f"{money(idle, fleet_cost.currency)} per hour is for devices that no deployment claims{nodes}")
     return notes

@@ -91,14 +91,15 @@ def distributions(plan: Plan) -> list[Distribution]:
     """Return the distribution of each deployment that asks for a spread, preferences, a minimum or preemption, by
     name."""
     asking = sorted(
-        (each for each in plan.deployments if each.is_distributed or each.preempts), key=lambda each: each.key
+        (deployment for deployment in plan.deployments if deployment.is_distributed or deployment.preempts),
+        key=lambda deployment: deployment.key,
     )
-    counts: dict[tuple[str, str], Counter[str]] = {each.key: Counter() for each in asking}
+    counts: dict[tuple[str, str], Counter[str]] = {deployment.key: Counter() for deployment in asking}
     for placement in plan.schedule.placements:
         if (placement.namespace, placement.deployment) in counts:
             counts[placement.namespace, placement.deployment][placement.cluster] += 1
     stay = {(replica.namespace, replica.name) for replica in plan.leaving}
-    return [_distribution(each, plan, counts[each.key], stay) for each in asking]
+    return [_distribution(deployment, plan, counts[deployment.key], stay) for deployment in asking]
 
 
 def _distribution(deployment: Deployment, plan: Plan, counts: Counter[str], stay: set[tuple[str, str]]) -> Distribution:
@@ -107,7 +108,7 @@ def _distribution(deployment: Deployment, plan: Plan, counts: Counter[str], stay
     spread = {entry.topology_key: entry for entry in deployment.spread}
     minimum = {entry.topology_key: entry for entry in deployment.minimum}
     dropped = plan.schedule.dropped
-    own = [entry for entry in dropped if (entry.replica.namespace, entry.replica.deployment) == deployment.key]
+    own_drops = [entry for entry in dropped if (entry.replica.namespace, entry.replica.deployment) == deployment.key]
     name = "/".join(deployment.key)
     return Distribution(
         deployment.namespace,
@@ -123,7 +124,7 @@ def _distribution(deployment: Deployment, plan: Plan, counts: Counter[str], stay
         tiers=_tiers(deployment, clusters, counts),
         returns=deployment.returns,
         preempts=deployment.preempts,
-        leaving=tuple(_leaving(entry, stay) for entry in own if entry.may_stay),
+        leaving=tuple(_leaving(entry, stay) for entry in own_drops if entry.may_stay),
         preempted=tuple(_leaving(entry, stay) for entry in dropped if entry.preempted_by == name and not entry.evicted),
     )
 
@@ -149,8 +150,8 @@ def _topology(
         for value, members in sorted(by_value.items())
     )
     fewest = min(
-        (each for each in values if each.value and each.takes_new),
-        key=lambda each: (each.replicas, each.value),
+        (domain for domain in values if domain.value and domain.takes_new),
+        key=lambda domain: (domain.replicas, domain.value),
         default=None,
     )
     return Topology(

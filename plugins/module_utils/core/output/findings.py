@@ -36,7 +36,7 @@ class Finding(NamedTuple):
     @property
     def reason(self) -> str:
         """Return its state and what explains it."""
-        return ": ".join(part for part in (self.status, self.message) if part)
+        return ": ".join(phrase for phrase in (self.status, self.message) if phrase)
 
     def __str__(self) -> str:
         name = f"{self.namespace}/{self.name}" if self.namespace else self.name
@@ -48,23 +48,23 @@ class Finding(NamedTuple):
         return f"{self.subject} {name}{where}: {self.reason}"
 
 
-def findings(found: FleetStatus) -> Iterator[Finding]:
-    """Return what is wrong: clusters first, as they explain the rest."""
-    for cluster in found.clusters:
+def findings(fleet_status: FleetStatus) -> Iterator[Finding]:
+    """Return the problems of a fleet: clusters first, because they explain the other problems."""
+    for cluster in fleet_status.clusters:
         yield from _of_cluster(cluster)
-    for service in found.services:
+    for service in fleet_status.services:
         if service.status == "Unavailable":
             hint = "It answers as soon as one of its endpoints can be used."
             yield Finding("unready", "service", service.namespace, service.name, "", "", service.message, hint)
-    for gateway in found.gateways or ():
+    for gateway in fleet_status.gateways or ():
         yield from _of_gateway(gateway)
-    for deployment in found.deployments:
-        if found.observed_at:
+    for deployment in fleet_status.deployments:
+        if fleet_status.observed_at:
             yield from _of_replicas(deployment)
         yield from _of_pending(deployment)
-    for cache in found.caches:
+    for cache in fleet_status.caches:
         yield from _of_cache(cache)
-    for secret in found.missing_secrets:
+    for secret in fleet_status.missing_secrets:
         yield Finding(
             "unready", "secret", secret.namespace, secret.name, secret.cluster, "", secret.message, secret.hint
         )
@@ -84,24 +84,24 @@ def _of_gateway(gateway: GatewayStatus) -> Iterator[Finding]:
     if gateway.state in ("NotReady", "Refused"):
         check = f"`ansible-playbook modelplane.fleet.check --limit {gateway.cluster}` reports what is wrong there."
         hint = f"It routes as soon as its cluster runs it. {check}" if gateway.state == "NotReady" else ""
-        place = ("", gateway.name, gateway.cluster)
-        yield Finding("unready", "gateway", *place, gateway.state, gateway.message, hint)
+        location = ("", gateway.name, gateway.cluster)
+        yield Finding("unready", "gateway", *location, gateway.state, gateway.message, hint)
 
 
 def _of_replicas(deployment: DeploymentStatus) -> Iterator[Finding]:
     for row in deployment.replicas:
         if row.status not in _NOT_UNREADY:
             hint = "" if row.command else "Wait until it has started."
-            place = (deployment.namespace, row.name, row.cluster)
-            yield Finding("unready", "replica", *place, row.status, row.message, hint, row.command or "")
+            location = (deployment.namespace, row.name, row.cluster)
+            yield Finding("unready", "replica", *location, row.status, row.message, hint, row.command or "")
 
 
 def _of_pending(deployment: DeploymentStatus) -> Iterator[Finding]:
     if pending := deployment.pending:
         missing = f"{pending.count} of {count(deployment.desired, 'replica')} pending"
-        place = (deployment.namespace, deployment.name, "")
+        location = (deployment.namespace, deployment.name, "")
         message = f"{pending.reason}: {pending.message}"
-        yield Finding("pending", "deployment", *place, missing, message, pending.hint)
+        yield Finding("pending", "deployment", *location, missing, message, pending.hint)
 
 
 def _of_cache(cache: CacheStatus) -> Iterator[Finding]:

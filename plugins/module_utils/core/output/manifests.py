@@ -40,6 +40,6 @@ def document(loaded: Loaded) -> ManifestsDocument:
     )
 
 
-def lines(found: ManifestsDocument) -> list[str]:
+def lines(manifests: ManifestsDocument) -> list[str]:
     """Return the resources as text, a line for each kind."""
-    return [f"{kind}: {some(sorted(names), _MOST_NAMES)}" for kind, names in sorted(found.resources.items())]
+    return [f"{kind}: {some(sorted(names), _MOST_NAMES)}" for kind, names in sorted(manifests.resources.items())]

@@ -94,7 +94,7 @@ class Outcome(api.Model):
 
 
 def outcome(
-    found: FleetStatus,
+    fleet_status: FleetStatus,
     objects: Sequence[ObjectChanges],
     failed: Iterable[str] = (),
     warnings: Iterable[str] = (),
@@ -110,14 +110,14 @@ def outcome(
 ) -> Outcome:
     """Return the outcome of a run.
 
-    `found` is the status of the fleet after it, `objects` are those that it changed in each place, `failed` the
+    `fleet_status` is the status of the fleet after it, `objects` are those that it changed in each place, `failed` the
     clusters that failed, `resized` those of which a node pool changed its size, `decision` the generation of what
     others have to apply. `is_preview`: nothing was changed, and the outcome is a prediction. `outages`: outages that
     the run causes. `rollouts`: stopped rollouts. `defects`: deployments that the planner failed on.
     `survey`: the tested losses. `answer`: the response to a what-if query, with the pending replicas of that query.
     """
-    names = {cluster.name for cluster in found.clusters}
-    touched = ({each.cluster for each in objects} | set(resized)) & names
+    names = {cluster.name for cluster in fleet_status.clusters}
+    touched = ({change.cluster for change in objects} | set(resized)) & names
     broken = set(failed) & names
     clusters = api.construct(
         ClusterCounts,
@@ -126,23 +126,28 @@ def outcome(
         unchanged=len(names - touched - broken),
         failed=len(broken),
     )
-    replicas = replica_counts(found)
-    wrong = list(findings(found))
+    replicas = replica_counts(fleet_status)
+    wrong = list(findings(fleet_status))
     findings_by_kind = api.construct(
         Findings,
-        **{kind: [str(each) for each in wrong if each.kind == kind] for kind in ("pending", "unready", "unreachable")},
+        **{
+            kind: [str(finding) for finding in wrong if finding.kind == kind]
+            for kind in ("pending", "unready", "unreachable")
+        },
         drift=[
-            *(f"{place_of(each)}: {changes_text(each)}" for each in objects),
-            *(f"cluster {each}: the size of a node pool changed" for each in sorted(set(resized))),
+            *(f"{place_of(change)}: {changes_text(change)}" for change in objects),
+            *(f"cluster {cluster}: the size of a node pool changed" for cluster in sorted(set(resized))),
         ],
         warnings=list(dict.fromkeys(warnings)),
         outage=list(outages),
         rollout=list(rollouts),
-        survival=[str(each) for each in (survey.shortfalls if survey else ()) if each.requirement.is_fatal],
+        survival=[
+            str(shortfall) for shortfall in (survey.shortfalls if survey else ()) if shortfall.requirement.is_fatal
+        ],
         defect=list(defects),
     )
     if answer:
-        pending = [f"{each.namespace}/{each.deployment}: {each.reason}: {each.message}" for each in answer.pending]
+        pending = [f"{entry.namespace}/{entry.deployment}: {entry.reason}: {entry.message}" for entry in answer.pending]
         findings_by_kind = findings_by_kind.model_copy(update={"pending": pending})
     of_run = f"{summary(clusters, objects, is_preview=is_preview)}; {_replicas_text(replicas)}"
     return api.construct(
@@ -159,33 +164,33 @@ def outcome(
     )
 
 
-def refused(found: Outcome, strict: Iterable[str]) -> list[str]:
+def refused(run_outcome: Outcome, strict: Iterable[str]) -> list[str]:
     """Return the findings that fail a run, one line each with its kind: the kinds in `strict` and the fatal kinds."""
     chosen = {*strict, *_FATAL}
     return [
         f"{kind}: {line}"
         for kind in (*_FATAL, *STRICT)
         if kind in chosen
-        for line in first_lines(getattr(found.findings, kind), _MOST_FINDINGS, _MORE)
+        for line in first_lines(getattr(run_outcome.findings, kind), _MOST_FINDINGS, _MORE)
     ]
 
 
 def _total(objects: Sequence[ObjectChanges]) -> ObjectChanges:
     return counted(
-        "", {kind: sum(getattr(each, kind) for each in objects) for kind in ("created", "changed", "removed")}
+        "", {kind: sum(getattr(change, kind) for change in objects) for kind in ("created", "changed", "removed")}
     )
 
 
-def replica_counts(found: FleetStatus) -> ReplicaCounts:
+def replica_counts(fleet_status: FleetStatus) -> ReplicaCounts:
     """Return the numbers of replicas of a fleet."""
-    rows = [row for deployment in found.deployments for row in deployment.replicas if row.status != "Leaving"]
+    rows = [row for deployment in fleet_status.deployments for row in deployment.replicas if row.status != "Leaving"]
     return api.construct(
         ReplicaCounts,
-        desired=sum(deployment.desired for deployment in found.deployments),
+        desired=sum(deployment.desired for deployment in fleet_status.deployments),
         placed=len(rows),
-        pending=sum(deployment.pending.count for deployment in found.deployments if deployment.pending),
-        serving=sum(min(deployment.ready, deployment.desired) for deployment in found.deployments)
-        if found.observed_at
+        pending=sum(deployment.pending.count for deployment in fleet_status.deployments if deployment.pending),
+        serving=sum(min(deployment.ready, deployment.desired) for deployment in fleet_status.deployments)
+        if fleet_status.observed_at
         else None,
     )
 
@@ -193,13 +198,13 @@ def replica_counts(found: FleetStatus) -> ReplicaCounts:
 def summary(clusters: ClusterCounts, objects: Sequence[ObjectChanges], *, is_preview: bool) -> str:
     """Return one line about the clusters of a run and their objects: `3 clusters: 2 changed, 1 unchanged; 12 objects
     created`. `is_preview`: nothing was changed."""
-    words = (
+    counts = (
         (clusters.changed, "would change" if is_preview else "changed"),
         (clusters.unchanged, "unchanged"),
         (clusters.failed, "failed"),
     )
     of_clusters = (
-        f"{count(clusters.total, 'cluster')}: {', '.join(f'{number} {word}' for number, word in words if number)}"
+        f"{count(clusters.total, 'cluster')}: {', '.join(f'{number} {state}' for number, state in counts if number)}"
     )
     return f"{of_clusters.removesuffix(': ')}; {changes_text(_total(objects), 'would be ' if is_preview else '')}"
 

@@ -268,14 +268,14 @@ def services_table(plan: Plan, width: int = 72) -> list[str]:
             )
             if names
         ]
-        place = [served.place] if served.place else []
+        location = [served.place] if served.place else []
         notes = [served.note] if served.note else []
-        rows.append((cells, [*reasons, *place, *_unused(served), *notes]))
+        rows.append((cells, [*reasons, *location, *_unused(served), *notes]))
     services = lines(_SERVICE_TITLES, rows, width)
-    known = gateways(plan)
-    found = lines(GATEWAY_TITLES, gateway_rows(known), width)
-    uncounted = wrapped(uncounted_lines(known), width)
-    blocks = [services, found, [_UNCOUNTED, *uncounted] if uncounted else []]
+    gateway_statuses = gateways(plan)
+    gateway_table = lines(GATEWAY_TITLES, gateway_rows(gateway_statuses), width)
+    uncounted = wrapped(uncounted_lines(gateway_statuses), width)
+    blocks = [services, gateway_table, [_UNCOUNTED, *uncounted] if uncounted else []]
     return [line for block in blocks if block for line in ["", *block]][1:]
 
 
@@ -285,8 +285,8 @@ def _is_unusable(served: ServedService, member: MatchedEndpoint) -> bool:
 
 
 def _unused(served: ServedService) -> list[str]:
-    at = "not usable at gateways in mode Model" if served.is_path else "not usable"
-    return [f"{at}: {each}" for each in by_reason(served.unused)]
+    label = "not usable at gateways in mode Model" if served.is_path else "not usable"
+    return [f"{label}: {reason}" for reason in by_reason(served.unused)]
 
 
 def _name(member: MatchedEndpoint) -> str:
@@ -365,10 +365,11 @@ def _kept(plan: Plan) -> set[Ref]:
 
 
 def pending_reasons(pending: Pending, document: str = "plan.json") -> list[str]:
-    """Return why replicas have no place, for the lines below a row. `document`: where all reasons are."""
+    """Return the reasons for pending replicas, for the lines below a row. `document`: the document that has all
+    reasons."""
     reasons = [f"{pending.reason}: {pending.message}"]
-    more = f"and {{}} more reasons ({document} has all of them)"
-    return [*reasons, *first_lines(map(str, pending.refusals), _MOST_REASONS, more)]
+    suffix = f"and {{}} more reasons ({document} has all of them)"
+    return [*reasons, *first_lines(map(str, pending.refusals), _MOST_REASONS, suffix)]
 
 
 def devices_text(counts: Mapping[str, int]) -> str:
@@ -538,7 +539,7 @@ def _service(served: ServedService) -> PlannedService:
 
 def _secret_copy(cluster: str, copy: SecretCopy) -> PlannedSecretCopy:
     source, target = (copy.source_namespace, copy.source_name, copy.source_key), (copy.namespace, copy.name, copy.key)
-    read, written = (
+    read, target_key = (
         api.construct(
             SecretKey,
             namespace=namespace,
@@ -550,7 +551,7 @@ def _secret_copy(cluster: str, copy: SecretCopy) -> PlannedSecretCopy:
     )
     kind = None if copy.type == OPAQUE else copy.type
     labels = dict(copy.owner) or None
-    return api.construct(PlannedSecretCopy, cluster=cluster, from_=read, to=written, type=kind, labels=labels)
+    return api.construct(PlannedSecretCopy, cluster=cluster, from_=read, to=target_key, type=kind, labels=labels)
 
 
 def _refusal(refusal: Refusal) -> PlannedRefusal:

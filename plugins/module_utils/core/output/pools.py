@@ -72,7 +72,7 @@ def planned_replicas(plan: Plan) -> frozenset[tuple[str, str]]:
 
 
 def _claimed(pods: Iterable[PoolPods]) -> int:
-    return sum(each.pods * sum(each.devices.values()) for each in pods)
+    return sum(pool_pods.pods * sum(pool_pods.devices.values()) for pool_pods in pods)
 
 
 def _devices_per_node(pool: Pool) -> int:

@@ -15,9 +15,9 @@ from .text_table import wrapped
 _MOST_SECRETS = 12
 
 
-def by_hand(copies: Iterable[PlannedSecretCopy], place: str, width: int) -> list[str]:
+def by_hand(copies: Iterable[PlannedSecretCopy], file_name: str, width: int) -> list[str]:
     """Return lines of at most `width` characters about Secrets that someone has to create, each with its cluster and
-    what it is made of, never with a value. `copies`: those that no run makes; `place`: the file that lists them."""
+    what it is made of, never with a value. `copies`: those that no run makes; `file_name`: the file that lists them."""
     secrets: dict[tuple[str, str, str], dict[str, list[str]]] = {}
     for copy in copies:
         key = (copy.cluster, copy.to.namespace, copy.to.name or "")
@@ -28,14 +28,14 @@ def by_hand(copies: Iterable[PlannedSecretCopy], place: str, width: int) -> list
     them = "it" if len(secrets) == 1 else "them"
     head = (
         f"{count(len(secrets), 'Secret')} to create by hand, as no run copies {them} to a directory "
-        f"(secretCopies in {place}):"
+        f"(secretCopies in {file_name}):"
     )
-    found = [
-        f"{cluster}: {namespace}/{name}, {'; '.join(_made_of(*each) for each in sources.items())}"
+    descriptions = [
+        f"{cluster}: {namespace}/{name}, {'; '.join(_made_of(*source) for source in sources.items())}"
         for (cluster, namespace, name), sources in secrets.items()
     ]
     lines = textwrap.wrap(head, width, break_on_hyphens=False)
-    return [printable(line) for line in [*lines, *wrapped(first_lines(found, _MOST_SECRETS), width)]]
+    return [printable(line) for line in [*lines, *wrapped(first_lines(descriptions, _MOST_SECRETS), width)]]
 
 
 def _source(read: SecretKey) -> str:

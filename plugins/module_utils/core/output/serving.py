@@ -185,14 +185,15 @@ class ServedService:
             for member in self.routed.resolution.members
             if member.usable and place_of_endpoint(member) not in silent
         ]
-        first = min((priorities[member.entry] for member in able), default=0)
-        return [member for member in able if priorities[member.entry] == first]
+        lowest = min((priorities[member.entry] for member in able), default=0)
+        return [member for member in able if priorities[member.entry] == lowest]
 
 
-def serving_place(model: str, found: Sequence[ServingGateway], *, is_path: bool) -> str:
-    """Return where gateways in mode Model serve a model; "" where none does. `is_path`: it has a URL too."""
-    shown = some((f"{each.name} ({each.url or 'no address yet'})" for each in found), 3)
-    return f"{f'model {model} ' if is_path else ''}at {shown}" if shown else ""
+def serving_place(model: str, serving: Sequence[ServingGateway], *, is_path: bool) -> str:
+    """Return the addresses at which gateways in mode Model serve a model; "" without such gateways. `is_path`: the
+    model has a URL too."""
+    addresses = some((f"{gateway.name} ({gateway.url or 'no address yet'})" for gateway in serving), 3)
+    return f"{f'model {model} ' if is_path else ''}at {addresses}" if addresses else ""
 
 
 def place_of_endpoint(member: MatchedEndpoint) -> str:
@@ -277,8 +278,8 @@ def _services(plan: Plan) -> list[ServedService]:
             for routed in plan.traffic.services
         ]
     routes: dict[Key, list[RoutedModel]] = {}
-    for each in plan.models.routes:
-        routes.setdefault((each.route.service.namespace, each.route.service.name), []).append(each)
+    for route in plan.models.routes:
+        routes.setdefault((route.route.service.namespace, route.route.service.name), []).append(route)
     urls = {gateway.name: _url(plan, gateway) for gateway in fleet.model_gateways}
     return [
         _served(plan, routed, routes.get((routed.namespace, routed.name), ()), urls) for routed in plan.traffic.services
@@ -302,45 +303,46 @@ def _url(plan: Plan, gateway: api.InferenceGateway) -> str:
 
 def _served(plan: Plan, routed: RoutedService, routes: Sequence[RoutedModel], urls: Mapping[str, str]) -> ServedService:
     """Return a service in a fleet with gateways in mode Model."""
-    gateways = [each.route.gateway for each in routes]
+    gateways = [route.route.gateway for route in routes]
     service = plan.context.fleet.services.get((routed.namespace, routed.name))
     is_path = plan.context.fleet.serves_paths
     note = _path_note(routed)
-    held = not routes and routed.held
+    is_held = not routes and routed.held
     if not is_path:
         resolution = _in_use(routes[0]) if routes else _of_none(routed.resolution)
-        routed = replace(routed, resolution=resolution, path="", address="", held=held)
-        if service is not None and not held:
+        routed = replace(routed, resolution=resolution, path="", address="", held=is_held)
+        if service is not None and not is_held:
             note = _model_note(plan, service, resolution, bool(routes))
     return ServedService(
         routed,
         note,
         is_path,
         service,
-        tuple(api.construct(ServingGateway, name=each.name, url=urls[each.name]) for each in gateways),
-        tuple(each.spec.cluster_name or "" for each in gateways),
+        tuple(api.construct(ServingGateway, name=gateway.name, url=urls[gateway.name]) for gateway in gateways),
+        tuple(gateway.spec.cluster_name or "" for gateway in gateways),
         routes[0].problems if routes else {},
-        tuple(each.route.name for each in routes),
-        is_reached=is_path or bool(routes) or held,
+        tuple(route.route.name for route in routes),
+        is_reached=is_path or bool(routes) or is_held,
     )
 
 
 def _in_use(routed: RoutedModel) -> Resolution:
     """Return the endpoints of a service in mode Model with weights of the priority that requests go to first; all its
     gateways use the same ones."""
-    found = routed.route.resolution
+    resolution = routed.route.resolution
     entries = routed.route.service.spec.endpoints
     return Resolution(
         tuple(
-            each if entries[each.entry].priority == found.tier else replace(each, weight=0) for each in found.members
+            member if entries[member.entry].priority == resolution.tier else replace(member, weight=0)
+            for member in resolution.members
         ),
-        found.tier,
+        resolution.tier,
     )
 
 
-def _of_none(found: Resolution) -> Resolution:
+def _of_none(resolution: Resolution) -> Resolution:
     """Return the endpoints of a service that no gateway serves."""
-    return Resolution(tuple(replace(each, weight=0, usable=False) for each in found.members), None)
+    return Resolution(tuple(replace(member, weight=0, usable=False) for member in resolution.members), None)
 
 
 def _path_note(routed: RoutedService) -> str:
@@ -373,10 +375,12 @@ def silence(plan: Plan, cluster: str) -> str:
 def gateways(plan: Plan) -> list[GatewayStatus]:
     """Return the gateways in mode Model, by name, and then those that left the manifests and stay."""
     selected: dict[str, list[RoutedModel]] = {}
-    for each in plan.models.routes:
-        selected.setdefault(each.route.gateway.name, []).append(each)
-    made = [_gateway(plan, each, selected.get(each.name, ())) for each in plan.context.fleet.model_gateways]
-    return [*made, *map(_leaving, plan.models.leaving)]
+    for route in plan.models.routes:
+        selected.setdefault(route.route.gateway.name, []).append(route)
+    composed = [
+        _gateway(plan, gateway, selected.get(gateway.name, ())) for gateway in plan.context.fleet.model_gateways
+    ]
+    return [*composed, *map(_leaving, plan.models.leaving)]
 
 
 def _leaving(gateway: LeavingGateway) -> GatewayStatus:
@@ -395,14 +399,14 @@ def _leaving(gateway: LeavingGateway) -> GatewayStatus:
 
 
 def _gateway(plan: Plan, gateway: api.InferenceGateway, routes: Sequence[RoutedModel]) -> GatewayStatus:
-    found = model_gateway_status(plan, gateway)
+    gateway_status = model_gateway_status(plan, gateway)
     state, message = _gateway_state(plan, gateway)
     return api.construct(
         GatewayStatus,
         name=gateway.name,
         cluster=gateway.spec.cluster_name or "",
-        address=found.fields.address or "",
-        models=sum(bool(each.objects) for each in routes),
+        address=gateway_status.fields.address or "",
+        models=sum(bool(route.objects) for route in routes),
         services=len(routes),
         message=message,
         state=state,
@@ -420,14 +424,14 @@ def _configuration(size: ConfigurationSize | None) -> GatewayConfiguration | Non
 
 
 def _uncounted(plan: Plan, gateway: api.InferenceGateway) -> UncountedRequests | None:
-    found = uncounted(gateway, plan.context.fleet.services.values(), plan.context.selection)
-    if found is None:
+    requests = uncounted(gateway, plan.context.fleet.services.values(), plan.context.selection)
+    if requests is None:
         return None
     return api.construct(
         UncountedRequests,
-        action="Refuse" if found.is_refused else "Allow",
-        services=list(found.services),
-        overruled=list(found.overruled) or None,
+        action="Refuse" if requests.is_refused else "Allow",
+        services=list(requests.services),
+        overruled=list(requests.overruled) or None,
     )
 
 
@@ -437,8 +441,8 @@ def _gateway_state(plan: Plan, gateway: api.InferenceGateway) -> tuple[GatewaySt
         return "Refused", refused
     ready = model_gateway_status(plan, gateway).condition(READY)
     if silent := silence(plan, cluster):
-        last = {"True": "; it was ready before", "False": "; it was not ready before"}
-        return "Unknown", silent + last.get(ready.status if ready else "", "")
+        earlier_notes = {"True": "; it was ready before", "False": "; it was not ready before"}
+        return "Unknown", silent + earlier_notes.get(ready.status if ready else "", "")
     if plan.context.declared(cluster):
         return "Declared", ""
     if ready is None or ready.status == "Unknown":
@@ -448,13 +452,13 @@ def _gateway_state(plan: Plan, gateway: api.InferenceGateway) -> tuple[GatewaySt
 
 def hosted_gateways(plan: Plan) -> dict[str, list[str]]:
     """Return the gateways in mode Model that each cluster runs, with those that are leaving."""
-    found: dict[str, list[str]] = {}
+    names_by_cluster: dict[str, list[str]] = {}
     for gateway in plan.context.fleet.model_gateways:
         if gateway.name not in plan.models.refused:
-            found.setdefault(gateway.spec.cluster_name or "", []).append(gateway.name)
+            names_by_cluster.setdefault(gateway.spec.cluster_name or "", []).append(gateway.name)
     for leaving in plan.models.leaving:
-        found.setdefault(leaving.cluster, []).append(leaving.name)
-    return {cluster: sorted(names_) for cluster, names_ in found.items()}
+        names_by_cluster.setdefault(leaving.cluster, []).append(leaving.name)
+    return {cluster: sorted(names_) for cluster, names_ in names_by_cluster.items()}
 
 
 def planned_gateways(plan: Plan) -> list[PlannedGateway]:
@@ -462,34 +466,40 @@ def planned_gateways(plan: Plan) -> list[PlannedGateway]:
     return [
         api.construct(
             PlannedGateway,
-            name=each.name,
-            cluster=each.cluster,
-            address=each.address,
-            models=each.models,
-            services=each.services,
-            message=each.message if each.state in ("Refused", "Leaving") else "",
-            configuration=each.configuration,
-            when_unavailable=each.when_unavailable,
+            name=gateway.name,
+            cluster=gateway.cluster,
+            address=gateway.address,
+            models=gateway.models,
+            services=gateway.services,
+            message=gateway.message if gateway.state in ("Refused", "Leaving") else "",
+            configuration=gateway.configuration,
+            when_unavailable=gateway.when_unavailable,
         )
-        for each in gateways(plan)
+        for gateway in gateways(plan)
     ]
 
 
-def gateway_rows(found: Sequence[GatewayStatus]) -> list[Row]:
+def gateway_rows(statuses: Sequence[GatewayStatus]) -> list[Row]:
     """Return the rows of a table of gateways."""
     return [
         (
-            (each.name, each.cluster, each.state, f"{each.models} of {each.services}", each.address or "-"),
-            [each.message] if each.message else [],
+            (
+                gateway.name,
+                gateway.cluster,
+                gateway.state,
+                f"{gateway.models} of {gateway.services}",
+                gateway.address or "-",
+            ),
+            [gateway.message] if gateway.message else [],
         )
-        for each in found
+        for gateway in statuses
     ]
 
 
-def uncounted_lines(found: Sequence[PlannedGateway]) -> list[str]:
-    """Return what happens to requests while budgets cannot be counted: a line for each answer, with its services. Those
-    to which gateways answer differently have their names."""
-    answering = [(each.name, each.when_unavailable) for each in found if each.when_unavailable]
+def uncounted_lines(planned: Sequence[PlannedGateway]) -> list[str]:
+    """Return the response to requests while budgets cannot be counted: one line for each response, with its services.
+    The line names the gateways of a service if its gateways respond differently."""
+    answering = [(gateway.name, gateway.when_unavailable) for gateway in planned if gateway.when_unavailable]
     if not answering:
         return []
     refusing, allowing, overruled = dict[str, list[str]](), dict[str, list[str]](), set[str]()
@@ -498,19 +508,20 @@ def uncounted_lines(found: Sequence[PlannedGateway]) -> list[str]:
         for service in unavailable.services:
             answers.setdefault(service, []).append(gateway)
         overruled.update(unavailable.overruled or ())
-    said = {
+    services_by_response = {
         "refused with 500 (whenUnavailable: Refuse)": _at(refusing, allowing),
         "of these, whenUnavailable is Allow, and a budget of others at the gateway decides": sorted(overruled),
         "answered, and not counted (whenUnavailable: Allow)": _at(allowing, refusing),
     }
-    lines = [f"{text}: {some(services, _MOST_SERVICES)}" for text, services in said.items() if services]
+    lines = [f"{text}: {some(services, _MOST_SERVICES)}" for text, services in services_by_response.items() if services]
     return [*lines, "counters begin at zero when Valkey restarts, unless a volume keeps them"]
 
 
-def _at(gateways: Mapping[str, Sequence[str]], others: Container[str]) -> list[str]:
+def _at(gateways: Mapping[str, Sequence[str]], other_services: Container[str]) -> list[str]:
     """Return services, with their gateways where others answer differently."""
     return [
-        f"{service} at {some(found)}" if service in others else service for service, found in sorted(gateways.items())
+        f"{service} at {some(gateway_names)}" if service in other_services else service
+        for service, gateway_names in sorted(gateways.items())
     ]
 
 

@@ -266,8 +266,8 @@ def status(
     `changes`: changed files in the build directory. `objects`: changed objects according to a comparison with clusters,
     if any. `now`: time of the observation (RFC 3339).
     """
-    written = list(statuses)
-    ready = {Ref(*identity(value)[1:]): _ready(value) for value in written}
+    status_objects = list(statuses)
+    ready = {Ref(*identity(value)[1:]): _ready(value) for value in status_objects}
     observed = plan.context.observed is not None
     silent = {name: message for name in plan.context.fleet.clusters if (message := silence(plan, name))}
     services = [
@@ -285,7 +285,7 @@ def status(
         clusters=_clusters(plan, ready, now),
         caches=_caches(plan),
         missing_secrets=[_missing_secret(secret) for secret in plan.missing_secrets],
-        policies=_policies(written),
+        policies=_policies(status_objects),
         next_run=api.construct(
             NextRun, replicas=replicas, objects=list(object_changes(changes) if objects is None else objects)
         ),
@@ -303,8 +303,8 @@ class _Ready(NamedTuple):
 
 def _ready(resource: Object) -> _Ready:
     condition = condition_entry(resource, READY)
-    status, *rest = (text(condition, key) for key in ("status", "reason", "message", "lastTransitionTime"))
-    return _Ready(status or "Unknown", *rest)
+    status, *details = (text(condition, key) for key in ("status", "reason", "message", "lastTransitionTime"))
+    return _Ready(status or "Unknown", *details)
 
 
 def _service(
@@ -336,7 +336,7 @@ def _endpoints(served: ServedService, silent: Mapping[str, str]) -> tuple[list[s
     """Return the endpoints that get requests, and the clusters of those of which this is not known; True where others
     have taken the place of all of these."""
     used = [member for member in served.routed.resolution.members if member.weight]
-    unknown = [place for place in map(place_of_endpoint, used) if place in silent]
+    unknown = [cluster for cluster in map(place_of_endpoint, used) if cluster in silent]
     answering = [member for member in used if place_of_endpoint(member) not in silent]
     instead = [] if answering or not unknown or _is_blind(served, silent) else served.instead_of(silent)
     return [member.endpoint.name for member in answering or instead], unknown, bool(instead)
@@ -352,15 +352,15 @@ def _service_state(
 ) -> tuple[ServiceState, str]:
     """Return the state of a service that is observed, and what is wrong with it."""
     routed = served.routed
-    found = ready.get(Ref("ModelService", routed.namespace, routed.name))
+    service_ready = ready.get(Ref("ModelService", routed.namespace, routed.name))
     state: ServiceState = "Unknown"
     message = _plan_message(served)
-    if found and found.status == "True":
-        state, message = _serving_state(served, found.message, silent)
-    elif found and found.status == "False":
+    if service_ready and service_ready.status == "True":
+        state, message = _serving_state(served, service_ready.message, silent)
+    elif service_ready and service_ready.status == "False":
         routes = (ready.get(Ref("ModelRoute", routed.namespace, name)) for name in served.model_routes)
-        some_serve = not served.is_path and any(each and each.status == "True" for each in routes)
-        state, message = ("Degraded" if some_serve else "Unavailable"), found.message or message
+        some_serve = not served.is_path and any(route and route.status == "True" for route in routes)
+        state, message = ("Degraded" if some_serve else "Unavailable"), service_ready.message or message
     # Without a usable endpoint there is no route, whatever a gateway does.
     if _is_blind(served, silent) and routed.resolution.tier is not None:
         state = "Unknown"
@@ -369,13 +369,13 @@ def _service_state(
     return state, joined(message, f"{unseen}, so it is not known what {some(blind)} does" if blind else "")
 
 
-def _serving_state(served: ServedService, said: str, silent: Mapping[str, str]) -> tuple[ServiceState, str]:
+def _serving_state(served: ServedService, gateway_message: str, silent: Mapping[str, str]) -> tuple[ServiceState, str]:
     """Return the state of a service that its gateways have taken, by its endpoints."""
     answering, unknown, is_instead = _endpoints(served, silent)
     unusable = [member.endpoint.name for member in served.routed.resolution.members if not member.usable]
     lacks = str(served.missing)
     state: ServiceState = "Degraded" if unusable or lacks else "Serving"
-    message = joined(said or _not_usable(served, unusable), lacks)
+    message = joined(gateway_message or _not_usable(served, unusable), lacks)
     if unknown:
         message = joined(message, f"{len(unknown)} unknown, on {some(sorted({*unknown}))}")
         message = joined(message, f"requests that get no answer there go to {some(answering)}" if is_instead else "")
@@ -385,22 +385,24 @@ def _serving_state(served: ServedService, said: str, silent: Mapping[str, str]) 
 
 def _not_usable(served: ServedService, unusable: list[str]) -> str:
     if served.unused:
-        at = " at gateways in mode Model" if served.is_path else ""
-        return f"not usable{at}: {'; '.join(by_reason(served.unused))}"
+        where = " at gateways in mode Model" if served.is_path else ""
+        return f"not usable{where}: {'; '.join(by_reason(served.unused))}"
     return f"{some(unusable)} not usable" if unusable else ""
 
 
 def _deployments(plan: Plan, changes: Iterable[ReplicaChange]) -> list[DeploymentStatus]:
-    found: dict[tuple[str, str], list[ReplicaStatus]] = {key: [] for key in plan.context.fleet.deployments}
-    new = {(each.namespace, each.replica) for each in changes if each.action in ("new", "replaced")}
-    gone = {(each.namespace, each.replica): each.reason for each in changes if each.action == "leaving"}
+    rows_by_deployment: dict[tuple[str, str], list[ReplicaStatus]] = {key: [] for key in plan.context.fleet.deployments}
+    new = {(change.namespace, change.replica) for change in changes if change.action in ("new", "replaced")}
+    leaving_reasons = {
+        (change.namespace, change.replica): change.reason for change in changes if change.action == "leaving"
+    }
     for resource, replica in zip(plan.composed, plan.running, strict=True):
         key = (replica.namespace, replica.name)
         state = plan.states.get(key, _UNKNOWN if plan.context.observed else DECLARED)
-        row = _replica(resource, replica, state, is_new=key in new, leaving=gone.get(key, ""))
-        found.setdefault((replica.namespace, replica.deployment), []).append(row)
+        row = _replica(resource, replica, state, is_new=key in new, leaving=leaving_reasons.get(key, ""))
+        rows_by_deployment.setdefault((replica.namespace, replica.deployment), []).append(row)
     pending = {(entry.namespace, entry.deployment): entry for entry in plan.schedule.pending}
-    return [_deployment(plan, key, rows, pending.get(key)) for key, rows in sorted(found.items())]
+    return [_deployment(plan, key, rows, pending.get(key)) for key, rows in sorted(rows_by_deployment.items())]
 
 
 def _deployment(
@@ -444,13 +446,13 @@ _OTHER_DEVICES = "Add a pool with devices that the ModelDeployment asks for, or 
 
 
 def _hint(pending: Pending) -> str:
-    """Return what to do about replicas without a cluster: what of their refusals takes the least."""
+    """Return the fix for pending replicas: the refusal that needs the smallest change."""
     if pending.reason in _HINTS:
         return _HINTS[pending.reason]
     full = [refusal for refusal in pending.refusals if refusal.is_full]
     if full:
-        places = some((f"pool {refusal.pool} of {some(refusal.clusters, 2)}" for refusal in full), 2)
-        return f"Add nodes to {places}, or ask for fewer replicas or devices."
+        pools = some((f"pool {refusal.pool} of {some(refusal.clusters, 2)}" for refusal in full), 2)
+        return f"Add nodes to {pools}, or ask for fewer replicas or devices."
     if any(refusal.pool for refusal in pending.refusals):
         return _OTHER_DEVICES
     return "Make one of these clusters ready for it, or add another."
@@ -459,31 +461,33 @@ def _hint(pending: Pending) -> str:
 def _replica(
     resource: api.ModelReplica, replica: Replica, state: ReplicaState, *, is_new: bool, leaving: str
 ) -> ReplicaStatus:
-    known = state.accepted is not None and not state.remembered
-    word, message = _word(state, known=known, is_new=is_new), state.message
+    is_known = state.accepted is not None and not state.remembered
+    state_name, message = _word(state, is_known=is_known, is_new=is_new), state.message
     if leaving:
-        word, message = "Leaving", f"{leaving}; stays until another serves"
+        state_name, message = "Leaving", f"{leaving}; stays until another serves"
     return api.construct(
         ReplicaStatus,
         name=replica.name,
         cluster=replica.cluster,
         pools=list(pools_of(replica.engines)),
         devices=dict(sorted(device_counts(replica.engines).items())),
-        ready=state.ready if known else None,
+        ready=state.ready if is_known else None,
         since=state.since or None,
-        status=word,
-        message=message if word != "New" else "the next run places it here",
-        command=_command(resource, state) if known and not state.ready and word not in ("New", "Leaving") else None,
+        status=state_name,
+        message=message if state_name != "New" else "the next run places it here",
+        command=_command(resource, state)
+        if is_known and not state.ready and state_name not in ("New", "Leaving")
+        else None,
     )
 
 
-def _word(state: ReplicaState, *, known: bool, is_new: bool) -> str:
+def _word(state: ReplicaState, *, is_known: bool, is_new: bool) -> str:
     """Return the state of a replica in one word, of its pods if they have one."""
     if is_new and not state.accepted:
         return "New"
     if state.declared:
         return "Declared"
-    if not known:
+    if not is_known:
         return "Unknown"
     if state.ready:
         return "Serving"
@@ -602,14 +606,14 @@ def _missing_secret(secret: MissingSecret) -> MissingSecretStatus:
 
 
 def _policies(statuses: Iterable[Object]) -> list[PolicyStatus]:
-    found = []
+    policies = []
     for value in statuses:
         __, kind, namespace, name = identity(value)
         budgets = CallerPolicyStatus.model_validate(fields(value, "status")).budgets if kind == "CallerPolicy" else None
         if budgets:
-            known = condition_entry(value, USE_KNOWN)
-            message = "" if text(known, "status") == "True" else text(known, "message")
-            found.append(
+            condition = condition_entry(value, USE_KNOWN)
+            message = "" if text(condition, "status") == "True" else text(condition, "message")
+            policies.append(
                 api.construct(PolicyStatus, namespace=namespace, name=name, budgets=budgets, message=cut(message))
             )
-    return found
+    return policies

@@ -216,7 +216,7 @@ def age(since: str, now: str) -> str:
         seconds = int((datetime.fromisoformat(now) - datetime.fromisoformat(since)).total_seconds())
     except (TypeError, ValueError):
         return "-"
-    for unit, size, most in (("s", 1, 120), ("m", 60, 7200), ("h", 3600, 172800)):
-        if seconds < most:
+    for unit, size, limit in (("s", 1, 120), ("m", 60, 7200), ("h", 3600, 172800)):
+        if seconds < limit:
             return f"{max(seconds, 0) // size}{unit}"
     return f"{seconds // 86400}d"

@@ -24,24 +24,26 @@ def lines(titles: Sequence[str], rows: Sequence[Row], width: int, why: str = "")
     width = max(width, 60)
     widths = _widths(titles, [cells for cells, __ in rows], width)
     gap = 2 if sum(widths) + 2 * (len(widths) - 1) <= width else 1
-    found = [_line((*titles, why), (*widths, len(why)), gap)]
+    table_lines = [_line((*titles, why), (*widths, len(why)), gap)]
     used = sum(widths) + gap * len(widths)
-    if len(found[0]) > width:
-        found = [_line(titles, widths, gap)]
+    if len(table_lines[0]) > width:
+        table_lines = [_line(titles, widths, gap)]
     for cells, reasons in rows:
         inline = reasons[0] if why and reasons and used + len(reasons[0]) <= width else ""
-        found.append(_line((*cells, inline), (*widths, len(inline)), gap))
-        found += wrapped(reasons[1:] if inline else reasons, width)
-    return [printable(line) for line in found] if rows else []
+        table_lines.append(_line((*cells, inline), (*widths, len(inline)), gap))
+        table_lines += wrapped(reasons[1:] if inline else reasons, width)
+    return [printable(line) for line in table_lines] if rows else []
 
 
 def wrapped(texts: Sequence[str], width: int) -> list[str]:
     """Return texts as indented lines of at most `width` characters."""
-    found = []
-    for each in texts:
-        parts = textwrap.wrap(each, width, initial_indent="    ", subsequent_indent="      ", break_on_hyphens=False)
-        found += [line.replace(NO_BREAK, " ") for line in parts]
-    return found
+    indented = []
+    for paragraph in texts:
+        paragraph_lines = textwrap.wrap(
+            paragraph, width, initial_indent="    ", subsequent_indent="      ", break_on_hyphens=False
+        )
+        indented += [line.replace(NO_BREAK, " ") for line in paragraph_lines]
+    return indented
 
 
 def _widths(titles: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> list[int]:
@@ -56,8 +58,8 @@ def _widths(titles: Sequence[str], rows: Sequence[Sequence[str]], width: int) ->
 
 
 def _line(cells: Sequence[str], widths: Sequence[int], gap: int) -> str:
-    shown = [_shortened(cell, width).ljust(width) for cell, width in zip(cells, widths, strict=True)]
-    return (" " * gap).join(shown).rstrip()
+    padded = [_shortened(cell, width).ljust(width) for cell, width in zip(cells, widths, strict=True)]
+    return (" " * gap).join(padded).rstrip()
 
 
 def _shortened(text: str, width: int) -> str:

@@ -38,15 +38,17 @@ class UnusableEndpoints:
 
 def unusable_endpoints(plan: Plan, services: Iterable[ServedService]) -> list[UnusableEndpoints]:
     """Return the endpoints of services that are not usable, in the order of the services."""
-    found: dict[tuple[str, bool], UnusableEndpoints] = {}
+    groups: dict[tuple[str, bool], UnusableEndpoints] = {}
     for served in services:
         for member, reason, of_models in _unusable(plan, served):
-            shown, hint = cut(reason), _hint(plan, served, member, reason)
+            short_reason, hint = cut(reason), _hint(plan, served, member, reason)
             is_step = bool(hint) and reason == served.unused.get(member.endpoint.name) and _is_declared(plan, member)
-            group = found.setdefault((shown, of_models), UnusableEndpoints(shown, hint, of_models, is_step))
+            group = groups.setdefault(
+                (short_reason, of_models), UnusableEndpoints(short_reason, hint, of_models, is_step)
+            )
             key = (served.routed.namespace, served.routed.name)
             group.services.setdefault(key, []).append(member.endpoint.name)
-    return list(found.values())
+    return list(groups.values())
 
 
 def _unusable(plan: Plan, served: ServedService) -> Iterator[tuple[MatchedEndpoint, str, bool]]:

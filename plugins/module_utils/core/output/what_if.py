@@ -149,9 +149,12 @@ class Costs:
 
 
 def costs(answer: Answer) -> Costs:
-    """Return what the fleet of a question costs."""
+    """Return the costs of the fleet before and after a what-if query."""
     return Costs(
-        *(cost_output.cost_of(each.context, each.clusters, each.running) for each in (answer.before, answer.after))
+        *(
+            cost_output.cost_of(scenario.context, scenario.clusters, scenario.running)
+            for scenario in (answer.before, answer.after)
+        )
     )
 
 
@@ -168,12 +171,14 @@ def document(answer: Answer) -> WhatIfDocument:
             for (cluster, pool), nodes in sorted(answer.lost.nodes.items())
         ],
         lost_gateways=_lost_gateways(answer.gateways),
-        reach=None if answer.gateways is None else [_reach(each) for each in answer.gateways.services],
+        reach=None
+        if answer.gateways is None
+        else [_reach(service_reach) for service_reach in answer.gateways.services],
         moves=[_move(move) for move in answer.moves],
         pending=[pending_document(entry) for entry in answer.pending],
-        deployments=[_count(each) for each in answer.deployments],
-        services=[_count(each) for each in answer.services],
-        over_ceiling=[_over(each) for each in answer.over],
+        deployments=[_count(deployment) for deployment in answer.deployments],
+        services=[_count(service) for service in answer.services],
+        over_ceiling=[_over(ceiling) for ceiling in answer.over],
         cost_before=cost.before,
         cost=cost.after,
         summary=summary(answer),
@@ -181,13 +186,13 @@ def document(answer: Answer) -> WhatIfDocument:
 
 
 def _move(move: Move) -> PlannedMove:
-    gone, new = move.gone, move.new
+    old, new = move.gone, move.new
     return api.construct(
         PlannedMove,
         namespace=move.namespace,
         deployment=move.deployment,
-        from_replica=gone.name if gone else None,
-        from_cluster=gone.cluster if gone else None,
+        from_replica=old.name if old else None,
+        from_cluster=old.cluster if old else None,
         to_replica=new.name if new else None,
         to_cluster=new.cluster if new else None,
         to_pools=list(pools_of(new.engines)) if new else None,
@@ -195,43 +200,43 @@ def _move(move: Move) -> PlannedMove:
     )
 
 
-def _lost_gateways(found: LostGateways | None) -> list[LostGateway] | None:
-    if found is None:
+def _lost_gateways(lost: LostGateways | None) -> list[LostGateway] | None:
+    if lost is None:
         return None
-    return [api.construct(LostGateway, name=name, cluster=cluster) for name, cluster in found.clusters.items()]
+    return [api.construct(LostGateway, name=name, cluster=cluster) for name, cluster in lost.clusters.items()]
 
 
-def _reach(each: LessReach) -> ServiceReach:
+def _reach(service: LessReach) -> ServiceReach:
     return api.construct(
         ServiceReach,
-        namespace=each.namespace,
-        name=each.name,
-        lost=list(each.lost),
-        left=list(each.left.gateways),
-        has_path=each.left.has_path,
-        reached=not each.left.is_cut_off,
+        namespace=service.namespace,
+        name=service.name,
+        lost=list(service.lost),
+        left=list(service.left.gateways),
+        has_path=service.left.has_path,
+        reached=not service.left.is_cut_off,
     )
 
 
-def _count(each: Count) -> ChangedCount:
+def _count(count: Count) -> ChangedCount:
     return api.construct(
         ChangedCount,
-        namespace=each.namespace,
-        name=each.name,
-        before=each.before,
-        at_once=each.at_once,
-        after=each.after,
+        namespace=count.namespace,
+        name=count.name,
+        before=count.before,
+        at_once=count.at_once,
+        after=count.after,
     )
 
 
-def _over(each: CeilingExceeded) -> PlannedCeilingExceeded:
+def _over(ceiling: CeilingExceeded) -> PlannedCeilingExceeded:
     return api.construct(
         PlannedCeilingExceeded,
-        namespace=each.namespace,
-        name=each.name,
-        per_hour=str(rounded(each.cost)),
-        ceiling_per_hour=str(rounded(each.ceiling)),
-        currency=each.currency,
+        namespace=ceiling.namespace,
+        name=ceiling.name,
+        per_hour=str(rounded(ceiling.cost)),
+        ceiling_per_hour=str(rounded(ceiling.ceiling)),
+        currency=ceiling.currency,
     )
 
 
@@ -244,7 +249,7 @@ def summary(answer: Answer) -> WhatIfSummary:
         placed=sum(1 for move in moves if not move.gone),
         gone=sum(1 for move in moves if not move.new),
         pending=sum(entry.count for entry in answer.pending),
-        services_without_endpoint=sum(1 for each in answer.services if each.before and not each.after),
+        services_without_endpoint=sum(1 for service in answer.services if service.before and not service.after),
         over_ceiling=len(answer.over),
         services_without_gateway=None if answer.gateways is None else len(answer.gateways.cut_off),
     )
@@ -253,16 +258,16 @@ def summary(answer: Answer) -> WhatIfSummary:
 def summary_text(answer: Answer) -> str:
     """Return the counts of an answer in one line."""
     counts = summary(answer)
-    parts = [f"{count(counts.moved, 'replica')} {'moves' if counts.moved == 1 else 'move'}"]
-    parts += [f"{counts.placed} placed"] if counts.placed else []
-    parts += [f"{counts.gone} gone"] if counts.gone else []
-    parts += [f"{counts.pending} without a place"] if counts.pending else []
+    phrases = [f"{count(counts.moved, 'replica')} {'moves' if counts.moved == 1 else 'move'}"]
+    phrases += [f"{counts.placed} placed"] if counts.placed else []
+    phrases += [f"{counts.gone} gone"] if counts.gone else []
+    phrases += [f"{counts.pending} without a place"] if counts.pending else []
     if counts.services_without_endpoint:
-        parts.append(f"{count(counts.services_without_endpoint, 'service')} without a usable endpoint")
+        phrases.append(f"{count(counts.services_without_endpoint, 'service')} without a usable endpoint")
     if counts.services_without_gateway:
-        parts.append(f"{count(counts.services_without_gateway, 'service')} without a gateway")
-    parts += [f"{count(counts.over_ceiling, 'deployment')} over the ceiling"] if counts.over_ceiling else []
-    return ", ".join(parts)
+        phrases.append(f"{count(counts.services_without_gateway, 'service')} without a gateway")
+    phrases += [f"{count(counts.over_ceiling, 'deployment')} over the ceiling"] if counts.over_ceiling else []
+    return ", ".join(phrases)
 
 
 def table(answer: Answer, width: int = 72) -> list[str]:
@@ -272,9 +277,9 @@ def table(answer: Answer, width: int = 72) -> list[str]:
     blocks = [
         ["What if", *wrapped(answer.question.parts, width)],
         lines(_MOVE_TITLES, _moves(answer), width) or ["Every replica stays where it is."],
-        lines(("SERVICE", *_COUNT_TITLES), [_service(each) for each in answer.services], width),
+        lines(("SERVICE", *_COUNT_TITLES), [_service(service) for service in answer.services], width),
         lines(_GATEWAY_TITLES, gateway_rows(answer), width),
-        lines(("DEPLOYMENT", *_COUNT_TITLES), [(_cells(each), []) for each in answer.deployments], width),
+        lines(("DEPLOYMENT", *_COUNT_TITLES), [(_cells(deployment), []) for deployment in answer.deployments], width),
         cost_output.table(cost.after, cost.compared, width),
         ["Over the ceiling", *wrapped(list(map(str, answer.over)), width)] if answer.over else [],
     ]
@@ -285,10 +290,10 @@ def _moves(answer: Answer) -> Sequence[Row]:
     rows: list[tuple[tuple[str, str, int], Row]] = []
     for move in answer.moves:
         new = move.new
-        shown = new or move.gone
-        name = own_part(shown.name, move.deployment) if shown else ""
-        place = (new.cluster, *_devices(new)) if new else ("-", "-", "-")
-        cells = (f"{move.namespace}/{move.deployment or '-'}", name, move.gone.cluster if move.gone else "-", *place)
+        named_replica = new or move.gone
+        name = own_part(named_replica.name, move.deployment) if named_replica else ""
+        target = (new.cluster, *_devices(new)) if new else ("-", "-", "-")
+        cells = (f"{move.namespace}/{move.deployment or '-'}", name, move.gone.cluster if move.gone else "-", *target)
         # Where its cluster is lost, the row says it.
         reasons = [move.reason] if move.gone and move.gone.cluster not in answer.lost.clusters else []
         rows.append(((move.namespace, move.deployment, 0), (cells, reasons)))
@@ -304,39 +309,38 @@ def _devices(replica: Replica) -> tuple[str, str]:
     return ", ".join(pools_of(replica.engines)) or "-", devices_text(device_counts(replica.engines))
 
 
-def _cells(each: Count) -> tuple[str, ...]:
-    return (f"{each.namespace}/{each.name}", str(each.before), str(each.at_once), str(each.after))
+def _cells(count: Count) -> tuple[str, ...]:
+    return (f"{count.namespace}/{count.name}", str(count.before), str(count.at_once), str(count.after))
 
 
 def gateway_rows(answer: Answer) -> list[Row]:
     """Return a row for each gateway that is lost: name, cluster and number of services, and what is left of these."""
-    found = answer.gateways or LostGateways({}, ())
-    served = {name: [each for each in found.services if name in each.lost] for name in found.clusters}
+    lost = answer.gateways or LostGateways({}, ())
+    served = {name: [service for service in lost.services if name in service.lost] for name in lost.clusters}
     return [
-        ((name, cluster, str(len(served[name]))), _reach_lines(served[name]))
-        for name, cluster in found.clusters.items()
+        ((name, cluster, str(len(served[name]))), _reach_lines(served[name])) for name, cluster in lost.clusters.items()
     ]
 
 
 def _reach_lines(services: Sequence[LessReach]) -> list[str]:
-    """Return which services have no gateway then, and which are still served by others."""
+    """Return the services without a remaining gateway, and the services that other gateways still serve."""
     by_left: dict[str, list[str]] = {}
-    for each in sorted(services, key=lambda each: not each.left.is_cut_off):
-        left = [f"{name} on {cluster}" for name, cluster in each.left.gateways.items()]
-        left += ["the gateway in mode Path"] if each.left.has_path else []
-        by_left.setdefault(some(left), []).append(f"{each.namespace}/{each.name}")
+    for service in sorted(services, key=lambda service: not service.left.is_cut_off):
+        remaining = [f"{name} on {cluster}" for name, cluster in service.left.gateways.items()]
+        remaining += ["the gateway in mode Path"] if service.left.has_path else []
+        by_left.setdefault(some(remaining), []).append(f"{service.namespace}/{service.name}")
     return [
-        f"still served by {left}: {some(named, _MOST_SERVICES)}"
-        if left
-        else f"no gateway is left, so that clients get no answer: {some(named, _MOST_SERVICES)}"
-        for left, named in by_left.items()
+        f"still served by {gateways_text}: {some(service_names, _MOST_SERVICES)}"
+        if gateways_text
+        else f"no gateway is left, so that clients get no answer: {some(service_names, _MOST_SERVICES)}"
+        for gateways_text, service_names in by_left.items()
     ]
 
 
-def _service(each: Count) -> Row:
+def _service(count: Count) -> Row:
     reason = ""
-    if each.before and not each.after:
+    if count.before and not count.after:
         reason = "no endpoint is usable"
-    elif each.before and not each.at_once:
+    elif count.before and not count.at_once:
         reason = "no endpoint is usable until one that is placed again serves"
-    return _cells(each), [reason] if reason else []
+    return _cells(count), [reason] if reason else []

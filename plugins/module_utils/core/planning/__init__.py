@@ -337,11 +337,11 @@ def _steps(
     again with the limits of the next step of each rollout."""
     context = volumes.context
     surging = _with_surge(context, deployments, existing)
-    first = decide(surging, existing)
-    desired = _desired(volumes, first)
-    rollouts = rollout.begin(context, replicas, first.schedule, desired)
+    all_at_once = decide(surging, existing)
+    desired = _desired(volumes, all_at_once)
+    rollouts = rollout.begin(context, replicas, all_at_once.schedule, desired)
     if not rollouts and surging == list(deployments):
-        return first, {}, desired
+        return all_at_once, {}, desired
     results: dict[int, Mended] = {}
 
     def decide_steps(steps: Mapping[Key, Rollout]) -> Schedule:
@@ -351,10 +351,10 @@ def _steps(
 
     endpoints = outage.Endpoints(context, _serving(context, replicas))
     rollouts, schedule = rollout.with_replacements(
-        rollouts, first.schedule, decide_steps, lambda replica, others: not endpoints.last_of(replica, others)
+        rollouts, all_at_once.schedule, decide_steps, lambda replica, others: not endpoints.last_of(replica, others)
     )
     rollouts = endpoints.stagger(rollout.finish(rollouts, schedule))
-    decided = replace(results[id(schedule)], schedule=rollout.with_removals(rollouts, schedule, first.schedule))
+    decided = replace(results[id(schedule)], schedule=rollout.with_removals(rollouts, schedule, all_at_once.schedule))
     return decided, rollouts, _desired(volumes, decided)
 
 
@@ -431,12 +431,12 @@ def _replicas(
     return tuple(replicas), waiting
 
 
-def _unreachable_edits(context: Context, desired: Iterable[api.ModelReplica], kept: Container[Key]) -> frozenset[Key]:
+def _unreachable_edits(context: Context, desired: Iterable[api.ModelReplica], edited: Container[Key]) -> frozenset[Key]:
     """Return the edited replicas on unreachable clusters, because no object can be applied there."""
     return frozenset(
         _key(replica)
         for replica in desired
-        if _key(replica) in kept
+        if _key(replica) in edited
         and _silent(context, replica.spec.cluster_name)
         and context.fleet.replicas[_key(replica)] != replica
     )
@@ -446,22 +446,24 @@ def _by_deployment(
     context: Context, deployments: Iterable[Deployment]
 ) -> tuple[tuple[Replica, ...], tuple[Replica, ...]]:
     """Split existing replicas into those whose deployment exists and those whose deployment was deleted."""
-    known = {deployment.key for deployment in deployments}
+    deployment_keys = {deployment.key for deployment in deployments}
     replicas = [adapters.replica(replica) for replica in context.fleet.replicas.values()]
-    running = tuple(replica for replica in replicas if (replica.namespace, replica.deployment) in known)
-    return running, tuple(replica for replica in replicas if (replica.namespace, replica.deployment) not in known)
+    running = tuple(replica for replica in replicas if (replica.namespace, replica.deployment) in deployment_keys)
+    return running, tuple(
+        replica for replica in replicas if (replica.namespace, replica.deployment) not in deployment_keys
+    )
 
 
 def _edited(
     context: Context, decided: Schedule, replicas: Sequence[api.ModelReplica], rollouts: Mapping[Key, Rollout]
 ) -> frozenset[Key]:
     """Return the kept replicas whose specification changed since the last run, or that a rollout restarts."""
-    before = context.fleet.replicas
+    earlier_replicas = context.fleet.replicas
     edited = {
         _key(replica)
         for placement, replica in zip(decided.placements, replicas, strict=True)
         if placement.state == "kept"
-        and (existing := before[(placement.namespace, placement.replica)]) != replica
+        and (existing := earlier_replicas[(placement.namespace, placement.replica)]) != replica
         and unbound.unmarked(existing) != unbound.unmarked(replica)
     }
     return frozenset(edited | {(key[0], name) for key, step in rollouts.items() for name in step.updating.updated})
@@ -518,11 +520,11 @@ def _silent(context: Context, cluster: str) -> bool:
 
 def _manual(volumes: Volumes, capacity: Iterable[Cluster]) -> dict[Key, api.ModelReplica]:
     """Return the hand-written ModelReplicas whose cluster exists."""
-    known = {cluster.name for cluster in capacity}
+    cluster_names = {cluster.name for cluster in capacity}
     return {
         key: _mounting(key, replica, volumes)
         for key, replica in volumes.context.fleet.manual.items()
-        if replica.spec.cluster_name in known
+        if replica.spec.cluster_name in cluster_names
     }
 
 
@@ -532,11 +534,11 @@ def _mounting(key: Key, replica: api.ModelReplica, volumes: Volumes) -> api.Mode
     if Ref("ModelReplica", *key) in volumes.context.fleet.held:
         return replica
     existing = volumes.context.fleet.manual_before.get(key)
-    stays = existing is not None and existing.spec.cluster_name == replica.spec.cluster_name
-    replica = with_claim_names(replica, existing if stays else None)
+    is_same_cluster = existing is not None and existing.spec.cluster_name == replica.spec.cluster_name
+    replica = with_claim_names(replica, existing if is_same_cluster else None)
     if reference and reference.volume:
         return replica
-    return mounts.remount(volumes, replica, existing if stays else None)
+    return mounts.remount(volumes, replica, existing if is_same_cluster else None)
 
 
 def _replica(placement: Placement, volumes: Volumes, mended: Mended) -> api.ModelReplica:
@@ -550,7 +552,7 @@ def _replica(placement: Placement, volumes: Volumes, mended: Mended) -> api.Mode
     avoided = mended.avoided.get((placement.namespace, placement.deployment)) if placement.state == "new" else None
     desired = with_claim_names(desired, existing)
     desired = unbound.marked(volumes.context, desired, existing, avoided or frozenset())
-    return mounts.remount(volumes, desired, existing, stays=placement.state == "kept")
+    return mounts.remount(volumes, desired, existing, keeps_pods=placement.state == "kept")
 
 
 def _states(

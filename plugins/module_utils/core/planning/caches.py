@@ -59,11 +59,11 @@ class Staged:
 
 @dataclass
 class _Mounts:
-    """Claims of a cache that replicas mount or mounted before, by cluster. `now` are the clusters where one is mounted
-    now."""
+    """Claims of a cache that replicas mount or mounted before, by cluster, and the clusters on which replicas
+    mount a claim now."""
 
     claims: dict[str, set[str]] = field(default_factory=dict)
-    now: set[str] = field(default_factory=set)
+    current_clusters: set[str] = field(default_factory=set)
 
 
 def stage(
@@ -82,42 +82,46 @@ def stage(
             if volume:
                 entry = mounts.setdefault(volume.cache, _Mounts())
                 entry.claims.setdefault(cluster, set()).add(volume.claim)
-                entry.now |= {cluster} if is_current else set()
-    found = [
+                entry.current_clusters |= {cluster} if is_current else set()
+    staged_caches = [
         _Stage(volumes, cache, mounts.get(key, _Mounts())).on(clusters) for key, cache in context.fleet.caches.items()
     ]
-    held = {(ref.namespace, ref.name) for ref in context.fleet.held if ref.kind == "ModelCache"}
-    for key in (set(mounts) | held) - set(context.fleet.caches):
+    held_caches = {(ref.namespace, ref.name) for ref in context.fleet.held if ref.kind == "ModelCache"}
+    for key in (set(mounts) | held_caches) - set(context.fleet.caches):
         objects: dict[str, tuple[Object, ...]] = {}
-        for place in sorted(volumes.clusters(key)):
-            claims = mounts.get(key, _Mounts()).claims.get(place, set())
-            objects[place] = tuple(volumes.earlier(key, place)) if key in held else _kept(volumes, key, place, claims)
-        found.append(Staged(*key, "", objects=objects, copies=_copies(key, objects)))
-    return tuple(sorted(found, key=lambda staged: (staged.namespace, staged.name)))
+        for cluster_name in sorted(volumes.clusters(key)):
+            claims = mounts.get(key, _Mounts()).claims.get(cluster_name, set())
+            objects[cluster_name] = (
+                tuple(volumes.earlier(key, cluster_name))
+                if key in held_caches
+                else _kept(volumes, key, cluster_name, claims)
+            )
+        staged_caches.append(Staged(*key, "", objects=objects, copies=_copies(key, objects)))
+    return tuple(sorted(staged_caches, key=lambda staged: (staged.namespace, staged.name)))
 
 
 def _kept(volumes: Volumes, cache: Key, cluster: str, claims: Set[str]) -> tuple[Object, ...]:
     """Return these claims as earlier runs composed them, and the Jobs that fill them, until those have completed."""
     observed = volumes.context.observed_cluster(cluster)
-    found = []
+    kept_objects = []
     for value in volumes.earlier(cache, cluster):
         if value["kind"] == "PersistentVolumeClaim" and value["metadata"]["name"] in claims:
-            found.append(value)
+            kept_objects.append(value)
         elif value["kind"] == "Job" and job_claim(value) in claims:
             done = observed is not None and is_true(observed.objects.like(value), "Complete")
-            found += [] if done else [value]
-    return tuple(found)
+            kept_objects += [] if done else [value]
+    return tuple(kept_objects)
 
 
 def _copies(cache: Key, objects: Mapping[str, Iterable[Object]]) -> dict[str, SecretCopy]:
     """Return the tokens of these hydration Jobs, by cluster."""
-    found = {}
+    token_copies = {}
     for cluster, values in objects.items():
         for value in values:
             copy = token_copy_of(value, cache[0]) if value["kind"] == "Job" else None
             if copy:
-                found[cluster] = copy
-    return found
+                token_copies[cluster] = copy
+    return token_copies
 
 
 class _Stage:
@@ -146,19 +150,19 @@ class _Stage:
             if not selected and not mounted:
                 continue
             built: tuple[Object, ...] = ()
-            if selected or name in self._mounts.now:
+            if selected or name in self._mounts.current_clusters:
                 phase, built = self._desired(name)
                 (phases if selected else leaving).append(phase)
                 if self._copy and any(value["kind"] == "Job" for value in built):
                     copies[name] = self._copy
-            others = mounted - {value["metadata"]["name"] for value in built}
-            kept = _kept(self._volumes, self._key, name, others)
-            objects[name] = (*built, *kept)
-            copies = {**_copies(self._key, {name: kept}), **copies}
+            unbuilt_claims = mounted - {value["metadata"]["name"] for value in built}
+            kept_objects = _kept(self._volumes, self._key, name, unbuilt_claims)
+            objects[name] = (*built, *kept_objects)
+            copies = {**_copies(self._key, {name: kept_objects}), **copies}
         for name in sorted({ref.name for ref in self._context.fleet.held if ref.kind == "InferenceCluster"}):
-            if kept := tuple(self._volumes.earlier(self._key, name)):
-                objects[name] = kept
-                copies.update(_copies(self._key, {name: kept}))
+            if kept_objects := tuple(self._volumes.earlier(self._key, name)):
+                objects[name] = kept_objects
+                copies.update(_copies(self._key, {name: kept_objects}))
         return Staged(
             *self._key,
             artifact(self._cache),
@@ -203,10 +207,10 @@ class _Stage:
 
     def _note_least_size(self, cluster: str, actual: Claim, storage_class: str) -> None:
         """Note that the volume on a cluster is larger than the claim: as observed, else by its StorageClass."""
-        least = of_class(storage_class)
-        size = actual.volume_gib or (least.gib if least else 0)
+        class_minimum = of_class(storage_class)
+        size = actual.volume_gib or (class_minimum.gib if class_minimum else 0)
         if size > max(self._desired_gib, actual.size_gib):
-            storage = f"StorageClass {storage_class}{f', {least.storage}' if least else ''}"
+            storage = f"StorageClass {storage_class}{f', {class_minimum.storage}' if class_minimum else ''}"
             self._larger.setdefault((size, storage), []).append(cluster)
 
     def _lacks(self, progress: CachePhase) -> str:
@@ -217,12 +221,13 @@ class _Stage:
         return f"authSecret {secret} is missing or has no key '{self._copy.source_key}'"
 
     def _is_settled(self, cluster: str, volume: str) -> bool:
-        """Return whether runs observe the Job of a volume: always, or, where this run does not, as earlier ones did."""
+        """Return True if runs observe the Job of a volume, or if an earlier run composed the Job on an unobserved
+        cluster."""
         if not self._context.declared(cluster):
             return True
         job = ("batch", "Job", names.workload_namespace(self._key[0]), job_name(*self._key, volume))
-        known = map(identity, self._volumes.earlier(self._key, cluster))
-        return not self._context.is_file(cluster) and job in known
+        earlier_objects = map(identity, self._volumes.earlier(self._key, cluster))
+        return not self._context.is_file(cluster) and job in earlier_objects
 
     @property
     def _desired_gib(self) -> int:
@@ -230,30 +235,30 @@ class _Stage:
         return source.size_gib if source else 0
 
     def _warnings(self) -> Iterator[Problem]:
-        for size, places in sorted(self._smaller.items()):
+        for size, clusters in sorted(self._smaller.items()):
             yield Problem(
-                f"the volume on {listed(places)} keeps its size of {size} GiB, as Kubernetes cannot shrink volumes",
+                f"the volume on {listed(clusters)} keeps its size of {size} GiB, as Kubernetes cannot shrink volumes",
                 path="spec.huggingFace.sizeGiB",
                 value=str(self._desired_gib),
                 hint=f"Set it to {size} or more; for a smaller volume create another ModelCache and refer to that",
                 severity="warning",
                 ref=self._cache.ref,
             )
-        for (size, storage), places in sorted(self._larger.items()):
+        for (size, storage), clusters in sorted(self._larger.items()):
             yield Problem(
-                f"the volume on {listed(places)} has {size} GiB, because its storage creates no smaller one, and costs "
-                f"as much ({storage})",
+                f"the volume on {listed(clusters)} has {size} GiB, because its storage creates no smaller one, and "
+                f"costs as much ({storage})",
                 path="spec.huggingFace.sizeGiB",
                 value=str(self._desired_gib),
                 hint="Put weights that are used together into one repository, or use storage with smaller volumes",
                 severity="warning",
                 ref=self._cache.ref,
             )
-        for kind, places in sorted(self._moved.items()):
-            now = sorted({self._volumes.storage_class(place) or "none" for place in places})
+        for kind, clusters in sorted(self._moved.items()):
+            current_classes = sorted({self._volumes.storage_class(cluster) or "none" for cluster in clusters})
             yield Problem(
-                f"the volume on {listed(places)} stays in StorageClass {kind}, as Kubernetes cannot move volumes; "
-                f"the cluster's is {', '.join(now)}",
+                f"the volume on {listed(clusters)} stays in StorageClass {kind}, as Kubernetes cannot move volumes; "
+                f"the cluster's is {', '.join(current_classes)}",
                 hint="To move the weights create another ModelCache and refer to that",
                 severity="warning",
                 ref=self._cache.ref,

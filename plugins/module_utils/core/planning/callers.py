@@ -20,19 +20,23 @@ _MAKE = "the playbook modelplane.fleet.keys makes keys"
 
 def key_warnings(context: Context, keys: Sequence[Keys]) -> Iterator[str]:
     """Yield gateways that no caller has a key for, and callers of policies that have none."""
-    known = {gateway.name: _callers(secrets) for gateway, secrets in keys}
+    callers_by_gateway = {gateway.name: _callers(secrets) for gateway, secrets in keys}
     for gateway, _secrets in keys:
-        if not known[gateway.name] and gateway.spec.auth and gateway.spec.auth.api_key:
+        if not callers_by_gateway[gateway.name] and gateway.spec.auth and gateway.spec.auth.api_key:
             yield _without_keys(context, gateway)
     for __, policy in sorted(context.fleet.policies.items()):
         services = context.selection.services(policy)
-        asking = [each for each in keys if any(each[0].serves(service.labels) for service in services)]
-        callers = frozenset[str]().union(*(known[gateway.name] for gateway, __ in asking))
+        asking = [
+            gateway_keys for gateway_keys in keys if any(gateway_keys[0].serves(service.labels) for service in services)
+        ]
+        callers = frozenset[str]().union(*(callers_by_gateway[gateway.name] for gateway, __ in asking))
         # Without any key at all, it is the gateway that something is wrong with.
         if callers:
             gateways = f"InferenceGateway {some(gateway.name for gateway, __ in asking)}"
             yield from _unknown_callers(policy, callers, gateways)
-            yield from _empty_group(policy, [secret for __, found in asking for secret in found], gateways)
+            yield from _empty_group(
+                policy, [secret for __, secrets_of_gateway in asking for secret in secrets_of_gateway], gateways
+            )
 
 
 def unread_groups(policies: Iterable[api.CallerPolicy]) -> Iterator[str]:
@@ -53,24 +57,27 @@ def _callers(secrets: Iterable[KeySecret]) -> frozenset[str]:
 
 def _without_keys(context: Context, gateway: api.InferenceGateway) -> str:
     keys = gateway.spec.auth.api_key if gateway.spec.auth else None
-    asked = _pairs(keys.secret_selector.match_labels if keys else {})
+    required_labels = _pairs(keys.secret_selector.match_labels if keys else {})
     observed = context.observed.secret_labels.items() if context.observed else ()
-    others = [
-        f"{name} ({_pairs(labels)})" for (place, name), labels in sorted(observed) if place == names.SYSTEM_NAMESPACE
+    other_secrets = [
+        f"{name} ({_pairs(labels)})"
+        for (namespace, name), labels in sorted(observed)
+        if namespace == names.SYSTEM_NAMESPACE
     ]
-    known = f"; Secrets there with keys are {some(others, 3)}" if others else ""
+    secrets_note = f"; Secrets there with keys are {some(other_secrets, 3)}" if other_secrets else ""
     return (
-        f"InferenceGateway {gateway.name}: no Secret of {names.SYSTEM_NAMESPACE} with the labels {asked} has a key, so "
-        f"every caller gets 401: {_MAKE}; if there are some, correct spec.auth.apiKey.secretSelector{known}"
+        f"InferenceGateway {gateway.name}: no Secret of {names.SYSTEM_NAMESPACE} with the labels {required_labels} "
+        f"has a key, so every caller gets 401: {_MAKE}; if there are some, correct spec.auth.apiKey.secretSelector"
+        f"{secrets_note}"
     )
 
 
-def _unknown_callers(policy: api.CallerPolicy, known: frozenset[str], gateways: str) -> Iterator[str]:
-    named = policy.named_callers
-    unknown = [name for name in named if name not in known]
+def _unknown_callers(policy: api.CallerPolicy, known_callers: frozenset[str], gateways: str) -> Iterator[str]:
+    policy_callers = policy.named_callers
+    unknown = [name for name in policy_callers if name not in known_callers]
     if unknown:
-        meant = [(name, nearest(name, known.difference(named))) for name in unknown]
-        corrections = [f"{near} in place of {name}" for name, near in meant if near]
+        suggestions = [(name, nearest(name, known_callers.difference(policy_callers))) for name in unknown]
+        corrections = [f"{near} in place of {name}" for name, near in suggestions if near]
         hint = f"write {some(corrections)}, or make a key: {_MAKE}" if corrections else _MAKE
         yield f"{policy.ref}: no caller of {gateways} has a key by the name {some(unknown)}: {hint}"
 

@@ -41,8 +41,8 @@ def platforms(context: Context) -> dict[str, Platform]:
 
 def held_objects(context: Context) -> list[Object]:
     """Return the objects that earlier runs composed on the control cluster for clusters with invalid manifests."""
-    held = sorted(ref for ref in context.fleet.held if ref.kind == "InferenceCluster")
-    return [value for ref in held for value in context.kept(ref, "", KINDS)]
+    held_clusters = sorted(ref for ref in context.fleet.held if ref.kind == "InferenceCluster")
+    return [value for ref in held_clusters for value in context.kept(ref, "", KINDS)]
 
 
 def pools_without_nodes(context: Context) -> Iterator[str]:
@@ -54,7 +54,7 @@ def pools_without_nodes(context: Context) -> Iterator[str]:
             continue
         pools = cluster.spec.node_pools or ()
         unknown = sorted(set(observed.nodes) - {pool.name for pool in pools})
-        others = f" Other nodes have the label {constants.POOL_LABEL}: {some(unknown)}." if unknown else ""
+        unknown_labels = f" Other nodes have the label {constants.POOL_LABEL}: {some(unknown)}." if unknown else ""
         for index, pool in enumerate(pools):
             label = f"{constants.POOL_LABEL}={pool.name}"
             if (pool.bounds[0] or unknown) and pool.name not in observed.nodes:
@@ -62,8 +62,8 @@ def pools_without_nodes(context: Context) -> Iterator[str]:
                 effect = "replicas wait until the pool has nodes" if waits else "no new replica is placed on the pool"
                 yield (
                     f"InferenceCluster {name}: spec.nodePools[{index}] ({pool.name}): no node has the label {label}, "
-                    f"so {effect}.{others} Label the pool's nodes (kubectl label node NAME {label}), or correct the "
-                    "pool name"
+                    f"so {effect}.{unknown_labels} Label the pool's nodes (kubectl label node NAME {label}), or "
+                    "correct the pool name"
                 )
 
 
@@ -148,16 +148,16 @@ def _observed(
 ) -> Platform:
     observed = context.observed_cluster(resource.name)
     is_declared = context.declared(resource.name)
-    written = resource.status
+    manifest_status = resource.status
     recorded = context.statuses.get(resource.ref)
-    previous = recorded or (api.wire(written) if written else None)
+    previous = recorded or (api.wire(manifest_status) if manifest_status else None)
     pools = None
     if not missing:
         pools = published_pools(resource, context.fleet.classes, observed.nodes if observed else None)
     if is_declared:
         # The status in the manifest takes precedence: the scheduler reads it.
-        pools = (written.gpu_pools if written else None) or pools
-        gateway = written.gateway if written else None
+        pools = (manifest_status.gpu_pools if manifest_status else None) or pools
+        gateway = manifest_status.gateway if manifest_status else None
         address, url = (gateway.address or "", gateway.url or "") if gateway else ("", "")
         if not address:
             address, url = context.declared_gateway(resource.name)

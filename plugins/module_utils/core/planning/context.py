@@ -81,7 +81,7 @@ class Context:
         if service not in self._earlier_routing:
             kinds = ("SecurityPolicy", "AIGatewayRoute")
             self._earlier_routing[service] = [
-                (place, value) for place, value in self.earlier(service) if place and identity(value)[1] in kinds
+                (cluster, value) for cluster, value in self.earlier(service) if cluster and identity(value)[1] in kinds
             ]
         return self._earlier_routing[service]
 
@@ -101,8 +101,8 @@ class Context:
 
     def observed_cluster(self, cluster: str) -> ObservedCluster | None:
         """Return the observation of a workload cluster; None when it was not observed."""
-        found = self.observed.clusters.get(cluster) if self.observed else None
-        return None if found is None or found.declared else found
+        observed = self.observed.clusters.get(cluster) if self.observed else None
+        return None if observed is None or observed.declared else observed
 
     def answered(self, cluster: str) -> bool:
         """Return True when a workload cluster was reachable, so that objects that were not observed do not exist."""
@@ -114,8 +114,8 @@ class Context:
         observed."""
         if self.observed is None:
             return True
-        found = self.observed.clusters.get(cluster)
-        return found.declared if found else not was_observed(self._status(cluster))
+        observed = self.observed.clusters.get(cluster)
+        return observed.declared if observed else not was_observed(self._status(cluster))
 
     def advances(self, cluster: str) -> bool:
         """Return whether an edit changes all replicas on an inference cluster at once, because no run observes them."""
@@ -123,17 +123,17 @@ class Context:
 
     def is_file(self, cluster: str) -> bool:
         """Return True when the objects of a workload cluster are known to be files."""
-        found = self.observed.clusters.get(cluster) if self.observed else None
-        return found is not None and found.declared
+        observed = self.observed.clusters.get(cluster) if self.observed else None
+        return observed is not None and observed.declared
 
     def declared_gateway(self, cluster: str) -> tuple[str, str]:
         """Return the gateway of a declared workload cluster whose manifest has none: its address, and its URL if that
         is not plain HTTP.
 
         It is that of earlier runs: requests must not change their destination because a cluster was not observed."""
-        known = self._status(cluster)
-        address = text(known, "gateway", "address")
-        return (address, text(known, "gateway", "url")) if address else (assumed_address(cluster), "")
+        earlier_status = self._status(cluster)
+        address = text(earlier_status, "gateway", "address")
+        return (address, text(earlier_status, "gateway", "url")) if address else (assumed_address(cluster), "")
 
     def _status(self, cluster: str) -> Mapping[str, Any] | None:
         return self.statuses.get(Ref("InferenceCluster", "", cluster))
@@ -142,4 +142,8 @@ class Context:
         """Return the objects that earlier runs composed for a resource on a cluster ("": control), filtered by kinds
         if any are given."""
         only = set(kinds)
-        return [value for place, value in self.earlier(ref) if place == cluster and (not only or value["kind"] in only)]
+        return [
+            value
+            for object_cluster, value in self.earlier(ref)
+            if object_cluster == cluster and (not only or value["kind"] in only)
+        ]

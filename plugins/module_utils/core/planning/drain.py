@@ -59,8 +59,8 @@ def leaving(
         entry = entries[key]
         owner = (key[0], entry.replica.deployment)
         state = states.get(key)
-        places = min(missing[owner], coming[owner]) if entry.preempted_by else missing[owner]
-        if places > 0 and (state is None or state.serving is not False):
+        unserved = min(missing[owner], coming[owner]) if entry.preempted_by else missing[owner]
+        if unserved > 0 and (state is None or state.serving is not False):
             missing[owner] -= 1
             coming[owner] -= 1
             stay.append(_marked(replica, entry.preempted_by))
@@ -88,22 +88,26 @@ def unplaced(context: Context, decided: Schedule) -> Iterator[str]:
     where none stays for that."""
     if context.observed is not None:
         return
-    new = Counter((each.namespace, each.deployment) for each in decided.placements if each.state == "new")
+    new = Counter(
+        (placement.namespace, placement.deployment) for placement in decided.placements if placement.state == "new"
+    )
     leavers: dict[Key, list[Replica]] = {}
     for entry in decided.dropped:
         if entry.evicted:
             leavers.setdefault((entry.replica.namespace, entry.replica.deployment), []).append(entry.replica)
     for pending in decided.pending:
         owner = (pending.namespace, pending.deployment)
-        gone = leavers.get(owner, [])
-        placed = max(new[owner], len(gone) - pending.count)
-        if placed < len(gone):
-            clusters = listed(replica.cluster for replica in gone)
-            found = f"{placed} of {count(len(gone), 'replica')} leaving {clusters} found a place elsewhere"
+        leaving_replicas = leavers.get(owner, [])
+        placed = max(new[owner], len(leaving_replicas) - pending.count)
+        if placed < len(leaving_replicas):
+            clusters = listed(replica.cluster for replica in leaving_replicas)
+            summary = (
+                f"{placed} of {count(len(leaving_replicas), 'replica')} leaving {clusters} found a place elsewhere"
+            )
             yield (
-                f"{'/'.join(owner)}: {found} ({some(replica.name for replica in gone)}). None of them stays, as no "
-                "cluster is read that would say when others serve. Add capacity elsewhere or lower spec.replicas; a "
-                f"run without the drain, or the taint, gives {clusters} replicas again"
+                f"{'/'.join(owner)}: {summary} ({some(replica.name for replica in leaving_replicas)}). None of them "
+                "stays, as no cluster is read that would say when others serve. Add capacity elsewhere or lower "
+                f"spec.replicas; a run without the drain, or the taint, gives {clusters} replicas again"
             )
 
 

@@ -86,16 +86,16 @@ class Fleet:
 def build_fleet(
     resources: Iterable[api.Resource],
     existing: Iterable[api.Resource],
-    held: Iterable[Ref] = (),
+    held_refs: Iterable[Ref] = (),
     earlier: Earlier = nothing_earlier,
 ) -> Fleet:
     """Return the fleet of these resources. `existing` are the ModelReplicas and ModelEndpoints of the last run.
 
     A gateway with an invalid manifest is in mode Model when `earlier` runs composed objects of it for a workload
     cluster: those of mode Path are all on the control cluster."""
-    fleet = _last_run(existing, frozenset(held))
+    fleet = _last_run(existing, frozenset(held_refs))
     gateways = (ref for ref in fleet.held if ref.kind == api.InferenceGateway.KIND)
-    fleet.held_models = frozenset(ref.name for ref in gateways if any(place for place, __ in earlier(ref)))
+    fleet.held_models = frozenset(ref.name for ref in gateways if any(cluster for cluster, __ in earlier(ref)))
     exported: list[api.ModelReplica] = []
     for resource in resources:
         key = (resource.namespace, resource.name)
@@ -142,9 +142,9 @@ def _add_written(fleet: Fleet, key: Key, resource: api.Resource) -> bool:
     return True
 
 
-def _last_run(existing: Iterable[api.Resource], held: frozenset[Ref]) -> Fleet:
+def _last_run(existing: Iterable[api.Resource], held_refs: frozenset[Ref]) -> Fleet:
     """Return the state of the last run. Hand-written replicas, which have manifests, are included only when held."""
-    fleet = Fleet(held=held)
+    fleet = Fleet(held=held_refs)
     for resource in existing:
         key = (resource.namespace, resource.name)
         if isinstance(resource, api.ModelEndpoint):
@@ -153,7 +153,7 @@ def _last_run(existing: Iterable[api.Resource], held: frozenset[Ref]) -> Fleet:
             fleet.replicas[key] = resource
         elif isinstance(resource, api.ModelReplica):
             fleet.manual_before[key] = resource
-            if resource.ref in held:
+            if resource.ref in held_refs:
                 fleet.manual[key] = resource
     return fleet
 

@@ -63,7 +63,7 @@ def leaving_gateways(
     if not serving:
         return
     refs = [*context.fleet.held, *(gateway.ref for gateway in context.fleet.model_gateways)]
-    known = {names.label_value(ref.name) for ref in refs if ref.kind == api.InferenceGateway.KIND}
+    manifest_names = {names.label_value(ref.name) for ref in refs if ref.kind == api.InferenceGateway.KIND}
     earlier = {names.label_value(ref.name): ref for ref in context.statuses if ref.kind == api.InferenceGateway.KIND}
     seen_here = set[str]()
     ready = _answering(context, serving)
@@ -71,17 +71,17 @@ def leaving_gateways(
         seen = context.observed_cluster(cluster)
         gateway = seen.objects.find("Gateway", names.SYSTEM_NAMESPACE, constants.MODEL_GATEWAY) if seen else None
         name = label(gateway, names.GATEWAY_LABEL)
-        if seen is None or not name or name in known:
+        if seen is None or not name or name in manifest_names:
             continue
         ref = earlier.get(name, Ref(api.InferenceGateway.KIND, "", name))
-        before = {identity(route)[2:] for route in _routes_of(seen.objects, name)}
-        waits_for = _missing(context, before, ready, routes)
+        earlier_routes = {identity(route)[2:] for route in _routes_of(seen.objects, name)}
+        waits_for = _missing(context, earlier_routes, ready, routes)
         if waits_for:
             authority = seen.objects.find("ConfigMap", names.SYSTEM_NAMESPACE, constants.MODEL_GATEWAY_CA)
             certificate = text(authority, "data", constants.CA_KEY) or known_certificate(context, ref)
-            yield LeavingGateway(ref.name, cluster, certificate, waits_for, first_address(gateway), len(before))
+            yield LeavingGateway(ref.name, cluster, certificate, waits_for, first_address(gateway), len(earlier_routes))
             seen_here.add(name)
-    for name in sorted(earlier.keys() - known - seen_here):
+    for name in sorted(earlier.keys() - manifest_names - seen_here):
         yield from _unread(context, earlier[name])
 
 
@@ -91,36 +91,36 @@ def ending_routes(
     """Yield the gateways that answered for services in the last run and no longer do, while no gateway that serves them
     now did so then. `serving` are those of the manifests, by cluster."""
     fleet = context.fleet
-    held = {ref.name for ref in fleet.held if ref.kind == api.InferenceCluster.KIND}
-    stay = {gateway.name for gateway in fleet.model_gateways if gateway.spec.cluster_name in held}
+    held_clusters = {ref.name for ref in fleet.held if ref.kind == api.InferenceCluster.KIND}
+    stay = {gateway.name for gateway in fleet.model_gateways if gateway.spec.cluster_name in held_clusters}
     stay |= {gateway.name for gateway in leaving} | fleet.held_models
-    before: dict[Ref, set[str]] = {}
+    earlier_gateways: dict[Ref, set[str]] = {}
     for route in context.routed:
         ref = Ref(api.ModelService.KIND, route.namespace, route.spec.service_name)
-        before.setdefault(ref, set()).add(route.spec.gateway_name)
-    ended, moved = dict[str, list[str]](), dict[tuple[str, str], list[str]]()
-    for ref, gateways in sorted(before.items()):
+        earlier_gateways.setdefault(ref, set()).add(route.spec.gateway_name)
+    ended_models, moved = dict[str, list[str]](), dict[tuple[str, str], list[str]]()
+    for ref, gateways in sorted(earlier_gateways.items()):
         service = fleet.services.get((ref.namespace, ref.name))
-        now = {gateway.name for gateway in serving.values() if service and gateway.serves(service.labels)}
-        if ref in fleet.held or gateways & (now | stay):
+        current_gateways = {gateway.name for gateway in serving.values() if service and gateway.serves(service.labels)}
+        if ref in fleet.held or gateways & (current_gateways | stay):
             continue
         for gateway in sorted(gateways):
             model = f"{ref.namespace}/{ref.name}"
-            if now:
-                moved.setdefault((gateway, some(sorted(now), 3)), []).append(model)
+            if current_gateways:
+                moved.setdefault((gateway, some(sorted(current_gateways), 3)), []).append(model)
             else:
-                ended.setdefault(gateway, []).append(model)
-    for gateway, models in sorted(ended.items()):
+                ended_models.setdefault(gateway, []).append(model)
+    for gateway, models in sorted(ended_models.items()):
         yield (
             f"InferenceGateway {gateway} stops answering for {count(len(models), 'model')} that no other one of the "
             f"manifests serves: {some(models, 3)}. If clients use them, keep the gateway, and the ModelServices with "
             "the labels that it selects"
         )
-    for (gateway, others), models in sorted(moved.items()):
+    for (gateway, successors), models in sorted(moved.items()):
         yield (
             f"InferenceGateway {gateway} stops answering for {count(len(models), 'model')} at once, before "
-            f"InferenceGateway {others} is known to: {some(models, 3)}. Keep both in the manifests until clients use "
-            "the other address"
+            f"InferenceGateway {successors} is known to: {some(models, 3)}. Keep both in the manifests until "
+            "clients use the other address"
         )
 
 
@@ -130,13 +130,17 @@ def _unread(context: Context, ref: Ref) -> Iterator[LeavingGateway]:
     Where it is not known which one that is, it may be any."""
     certificate = known_certificate(context, ref)
     seen = context.observed.control.find(ref.kind, "", ref.name) if context.observed else None
-    places = {place for place, value in context.earlier(ref) if place and identity(value)[1] == "Gateway"}
-    if named := text(seen, "spec", "clusterName"):
-        places.add(named)
+    clusters = {
+        object_cluster
+        for object_cluster, value in context.earlier(ref)
+        if object_cluster and identity(value)[1] == "Gateway"
+    }
+    if cluster_name := text(seen, "spec", "clusterName"):
+        clusters.add(cluster_name)
     unread = [
         cluster
         for cluster in sorted(context.fleet.clusters)
-        if cluster in (places or {cluster}) and _is_unread(context, cluster)
+        if cluster in (clusters or {cluster}) and _is_unread(context, cluster)
     ]
     if certificate and unread:
         routes = list(_routes_of(Objects(context.kept(ref, unread[0])), names.label_value(ref.name)))
@@ -146,9 +150,9 @@ def _unread(context: Context, ref: Ref) -> Iterator[LeavingGateway]:
 
 def _is_unread(context: Context, cluster: str) -> bool:
     """Return True for a cluster that runs read, and that did not answer to this one, or was not asked."""
-    found = context.observed.clusters.get(cluster) if context.observed else None
-    if found:
-        return bool(found.unreachable) and not found.declared
+    observed = context.observed.clusters.get(cluster) if context.observed else None
+    if observed:
+        return bool(observed.unreachable) and not observed.declared
     return was_observed(context.statuses.get(Ref(api.InferenceCluster.KIND, "", cluster)))
 
 
@@ -159,43 +163,46 @@ def known_certificate(context: Context, ref: Ref) -> str:
 
 def _answering(context: Context, serving: Mapping[str, api.InferenceGateway]) -> dict[str, api.InferenceGateway]:
     """Return the gateways that have an address and their configuration, by cluster."""
-    found = {}
+    answering = {}
     for cluster, gateway in serving.items():
         seen = context.observed_cluster(cluster)
         live = seen.objects.find("Gateway", names.SYSTEM_NAMESPACE, constants.MODEL_GATEWAY) if seen else None
         is_own = label(live, names.GATEWAY_LABEL) == names.label_value(gateway.name)
         if context.declared(cluster) or (is_own and first_address(live) and is_true(live, "Programmed")):
-            found[cluster] = gateway
-    return found
+            answering[cluster] = gateway
+    return answering
 
 
 def _routes_of(objects: Objects, gateway: str) -> Iterable[Object]:
     """Return the routes of a gateway to its models, without those of detours."""
-    known = (route for route in objects.of_kind(ROUTE) if label(route, names.GATEWAY_LABEL) == gateway)
-    return (route for route in known if not is_behind_cluster_gateway(route))
+    gateway_routes = (route for route in objects.of_kind(ROUTE) if label(route, names.GATEWAY_LABEL) == gateway)
+    return (route for route in gateway_routes if not is_behind_cluster_gateway(route))
 
 
 def _missing(
     context: Context,
-    before: Collection[tuple[str, str]],
+    earlier_routes: Collection[tuple[str, str]],
     ready: Mapping[str, api.InferenceGateway],
     routes: Mapping[str, Sequence[Object]],
 ) -> str:
-    """Return what has to be there before a gateway is removed, "" for nothing. `before` are the namespaces and names of
-    its AIGatewayRoutes.
+    """Return the condition for the removal of a gateway; "" if it can be removed. `earlier_routes` are the namespaces
+    and names of its AIGatewayRoutes.
 
     A service that has left the fleet, or that no gateway selects, needs no other way."""
     if not ready:
         return "another gateway of the manifests answers"
     accepted = {
-        identity(route)[2:] for place in ready for route in routes.get(place, ()) if _accepts(context, place, route)
+        identity(route)[2:]
+        for cluster in ready
+        for route in routes.get(cluster, ())
+        if _accepts(context, cluster, route)
     }
     served = {
         (names.workload_namespace(service.namespace), service.name): service
         for service in context.fleet.services.values()
         if any(gateway.serves(service.labels) for gateway in ready.values())
     }
-    missing = sorted(served[key].model_name for key in set(before) & set(served) - accepted)
+    missing = sorted(served[key].model_name for key in set(earlier_routes) & set(served) - accepted)
     return f"another one answers for {', '.join(missing)}" if missing else ""
 
 

@@ -34,18 +34,19 @@ class Displaced:
 
 
 def loss_of(scenario: Scenario, question: Question) -> Loss:
-    """Return what a question loses. Raises QuestionError for all names of the question that the fleet does not have."""
-    deployments = {f"{each.namespace}/{each.name}" for each in scenario.deployments}
+    """Return the clusters and nodes that a query removes. Raises QuestionError for all names in the query that the
+    fleet does not have."""
+    deployments = {f"{deployment.namespace}/{deployment.name}" for deployment in scenario.deployments}
     problems = question.unknown(deployments, scenario.context.fleet.classes)
     clusters: set[str] = set()
     zones: dict[PoolKey, set[str]] = {}
     for index, entry in enumerate(question.lose or ()):
-        found = _Entry(scenario, entry, f"{WHAT_IF}.lose[{index}]")
+        selection = _Entry(scenario, entry, f"{WHAT_IF}.lose[{index}]")
         try:
             if entry.pool is None and entry.zone is None:
-                clusters |= {cluster.name for cluster in found.clusters()}
+                clusters |= {cluster.name for cluster in selection.clusters()}
             else:
-                for key, lost in found.pools().items():
+                for key, lost in selection.pools().items():
                     zones.setdefault(key, set()).update(lost)
         except QuestionError as error:
             problems += error.problems
@@ -67,40 +68,40 @@ class _Entry:
         self._scenario, self._entry, self._path = scenario, entry, path
 
     def clusters(self) -> list[Cluster]:
-        entry, known = self._entry, self._scenario.clusters
-        found = [cluster for cluster in known if entry.cluster in (None, cluster.name)]
-        if not found:
-            names = [cluster.name for cluster in known]
+        entry, fleet_clusters = self._entry, self._scenario.clusters
+        matches = [cluster for cluster in fleet_clusters if entry.cluster in (None, cluster.name)]
+        if not matches:
+            names = [cluster.name for cluster in fleet_clusters]
             raise self._error("cluster", f"the fleet has no cluster {entry.cluster}", entry.cluster or "", names)
         for key, value in sorted((entry.match_labels or {}).items()):
-            values = sorted({cluster.all_labels[key] for cluster in found if key in cluster.all_labels})
+            values = sorted({cluster.all_labels[key] for cluster in matches if key in cluster.all_labels})
             if not values:
-                keys = sorted({name for cluster in known for name in cluster.all_labels})
+                keys = sorted({name for cluster in fleet_clusters for name in cluster.all_labels})
                 raise self._error("matchLabels", f"no such cluster has a label {key}", key, keys)
             if value not in values:
                 raise self._error("matchLabels", f"no such cluster has the label {key}={value}", value, values)
-            found = [cluster for cluster in found if cluster.all_labels.get(key) == value]
-        return found
+            matches = [cluster for cluster in matches if cluster.all_labels.get(key) == value]
+        return matches
 
     def pools(self) -> dict[PoolKey, frozenset[str]]:
         """Return the zones that pools lose: the one that is named, else all of them, which is written as none."""
         entry = self._entry
-        found = [(cluster.name, pool.name) for cluster in self.clusters() for pool in cluster.pools]
+        pool_keys = [(cluster.name, pool.name) for cluster in self.clusters() for pool in cluster.pools]
         if entry.pool is not None:
-            names = sorted({pool for __, pool in found})
-            found = [key for key in found if key[1] == entry.pool]
-            if not found:
+            names = sorted({pool for __, pool in pool_keys})
+            pool_keys = [key for key in pool_keys if key[1] == entry.pool]
+            if not pool_keys:
                 raise self._error("pool", f"no such cluster has a node pool {entry.pool}", entry.pool, names)
         if entry.zone is None:
-            return {key: frozenset([""]) for key in found}
-        zones = sorted({zone for key in found for zone in _zones(self._scenario, key)})
-        found = [key for key in found if entry.zone in _zones(self._scenario, key)]
-        if not found:
+            return {key: frozenset([""]) for key in pool_keys}
+        zones = sorted({zone for key in pool_keys for zone in _zones(self._scenario, key)})
+        pool_keys = [key for key in pool_keys if entry.zone in _zones(self._scenario, key)]
+        if not pool_keys:
             raise self._error("zone", f"no such node pool is in the zone {entry.zone}", entry.zone, zones)
-        return {key: frozenset([entry.zone]) for key in found}
+        return {key: frozenset([entry.zone]) for key in pool_keys}
 
-    def _error(self, key: str, message: str, name: str, known: Iterable[str]) -> QuestionError:
-        names = list(known)
+    def _error(self, key: str, message: str, name: str, candidates: Iterable[str]) -> QuestionError:
+        names = list(candidates)
         hint = nearest_name(name, names).replace("The fleet has", "There is") if names else "There is none."
         return QuestionError([f"{self._path}.{key}: {message}. {hint}"])
 
@@ -113,35 +114,37 @@ def _zones(scenario: Scenario, key: PoolKey) -> frozenset[str]:
 
 
 def _lost_nodes(pool: Pool, lost: Iterable[str], zones: frozenset[str]) -> int:
-    """Return how many nodes a pool loses with zones ("": all of them). Its nodes are spread evenly over its zones, and
-    of a rest those that are lost have most."""
-    gone = set(lost)
-    if "" in gone or gone >= zones:
+    """Return the number of nodes that a pool loses with zones ("": all of them). The nodes are spread evenly over the
+    zones, and the lost zones have the larger shares."""
+    lost_zones = set(lost)
+    if "" in lost_zones or lost_zones >= zones:
         return pool.nodes
-    return -(-pool.nodes * len(gone) // len(zones))
+    return -(-pool.nodes * len(lost_zones) // len(zones))
 
 
 def without(scenario: Scenario, lost: Loss) -> tuple[Scenario, tuple[Displaced, ...]]:
     """Return a fleet after a loss, before anything is placed again, and what ran where the loss is."""
     clusters = tuple(_left(cluster, lost) for cluster in scenario.clusters if cluster.name not in lost.clusters)
-    gone = {(cluster, pool) for (cluster, pool) in lost.nodes if pool not in _pools(clusters, cluster)}
+    lost_pools = {(cluster, pool) for (cluster, pool) in lost.nodes if pool not in _pools(clusters, cluster)}
     displaced = [
-        Displaced(replica, reason) for replica in scenario.running if (reason := _reason(replica, lost.clusters, gone))
+        Displaced(replica, reason)
+        for replica in scenario.running
+        if (reason := _reason(replica, lost.clusters, lost_pools))
     ]
     running = _others(scenario.running, displaced)
-    for key in sorted(set(lost.nodes) - gone):
-        cluster = next(each for each in clusters if each.name == key[0])
+    for key in sorted(set(lost.nodes) - lost_pools):
+        cluster = next(candidate for candidate in clusters if candidate.name == key[0])
         crowded = _crowded(scenario, running, cluster, key[1])
         displaced += [Displaced(replica, f"pool {key[1]} on {key[0]} has fewer nodes") for replica in crowded]
         running = _others(running, displaced)
-    left = {(replica.namespace, replica.name) for replica in running}
-    resources = {key: resource for key, resource in scenario.resources.items() if key in left}
-    after = replace(scenario, clusters=clusters, running=tuple(running), resources=resources)
-    return after, tuple(displaced)
+    running_keys = {(replica.namespace, replica.name) for replica in running}
+    resources = {key: resource for key, resource in scenario.resources.items() if key in running_keys}
+    remaining_scenario = replace(scenario, clusters=clusters, running=tuple(running), resources=resources)
+    return remaining_scenario, tuple(displaced)
 
 
 def _others(running: Iterable[Replica], displaced: Iterable[Displaced]) -> list[Replica]:
-    keys = {(each.replica.namespace, each.replica.name) for each in displaced}
+    keys = {(entry.replica.namespace, entry.replica.name) for entry in displaced}
     return [replica for replica in running if (replica.namespace, replica.name) not in keys]
 
 
@@ -177,19 +180,19 @@ def pools_of(replica: Replica) -> dict[str, None]:
 def _crowded(scenario: Scenario, running: Sequence[Replica], cluster: Cluster, pool: str) -> list[Replica]:
     """Return the replicas that have no room on a pool that lost nodes. It is not known what ran on these nodes: what
     chooses last when replicas are placed goes first."""
-    order = {each.key: each.order for each in scenario.deployments}
+    order = {deployment.key: deployment.order for deployment in scenario.deployments}
 
     def rank(replica: Replica) -> tuple[bool, object]:
         # Replicas that users wrote are not placed again, and so go last.
         key = (replica.namespace, replica.deployment)
         return bool(replica.deployment), (order.get(key, (0, "", *key)), replica.index, replica.name)
 
-    here = [replica for replica in running if replica.cluster == cluster.name]
-    users = sorted((replica for replica in here if pool in pools_of(replica)), key=rank)
-    others = [replica for replica in here if pool not in pools_of(replica)]
+    cluster_replicas = [replica for replica in running if replica.cluster == cluster.name]
+    users = sorted((replica for replica in cluster_replicas if pool in pools_of(replica)), key=rank)
+    other_replicas = [replica for replica in cluster_replicas if pool not in pools_of(replica)]
 
     def fits(number: int) -> bool:
-        decided = schedule((), (cluster,), [*others, *users[:number]], scenario.options)
+        decided = schedule((), (cluster,), [*other_replicas, *users[:number]], scenario.options)
         return not any(refusal.pool == pool for refusal in decided.overcommitted)
 
     return users[_most(len(users), fits) :]
@@ -197,11 +200,11 @@ def _crowded(scenario: Scenario, running: Sequence[Replica], cluster: Cluster, p
 
 def _most(limit: int, fits: Callable[[int], bool]) -> int:
     """Return the largest number up to a limit that fits, where all smaller ones fit too."""
-    least, most = 0, limit
-    while least < most:
-        middle = (least + most + 1) // 2
+    low, high = 0, limit
+    while low < high:
+        middle = (low + high + 1) // 2
         if fits(middle):
-            least = middle
+            low = middle
         else:
-            most = middle - 1
-    return least
+            high = middle - 1
+    return low

@@ -38,10 +38,10 @@ def check_budgets(context: Context) -> None:
 
 def budget_problems(resources: Iterable[api.Resource], catalogue: Catalogue | None) -> list[Problem]:
     """Return the problems of budgets of unit Cost that cannot be counted by the price catalog."""
-    policies = [each for each in resources if isinstance(each, api.CallerPolicy)]
+    policies = [resource for resource in resources if isinstance(resource, api.CallerPolicy)]
     if not any(map(_costs, policies)):
         return []
-    services = [each for each in resources if isinstance(each, api.ModelService)]
+    services = [resource for resource in resources if isinstance(resource, api.ModelService)]
     return _budget_problems(policies, PolicySelection(policies, services), catalogue)
 
 
@@ -95,12 +95,12 @@ def _problems(
     for service in services:
         prices = catalogue.model_prices(service.model_name, _entries(service))
         if not prices:
-            near = nearest(service.model_name, {each.model for each in catalogue.models or ()})
+            near = nearest(service.model_name, {entry.model for entry in catalogue.models or ()})
             hint = f"Add one to models in {_CATALOGUE}{f', where {near} has one' if near else ''}"
             message = f"is for ModelService {service.model_name}, and the price catalog has no price for this model"
             yield Problem(message, path, hint=hint)
-        elif unit < (least := least_unit(prices.values())):
+        elif unit < (minimum_unit := least_unit(prices.values())):
             message = (
                 f"is for ModelService {service.model_name}, whose requests can cost more than Envoy counts at once"
             )
-            yield Problem(message, path, hint=f"Write budgetUnit {least:f} or more in {_CATALOGUE}")
+            yield Problem(message, path, hint=f"Write budgetUnit {minimum_unit:f} or more in {_CATALOGUE}")

@@ -111,10 +111,13 @@ def model_traffic(
     kept_objects = _kept(context, [gateway for gateway in leaving if gateway.cluster not in serving])
     clients = _clients(context, serving.values(), leaving)
     overflowing += [cluster for cluster, value in kept_objects if overflow.is_behind_cluster_gateway(value)]
-    inside = _cluster_gateways(context, platforms, clients, hosts, clusters.values(), overflowing)
+    cluster_gateway_objects = _cluster_gateways(context, platforms, clients, hosts, clusters.values(), overflowing)
     for cluster, gateway in serving.items():
-        if any(map(_listens, inside.get(cluster, ()))):
-            inside[cluster] = [*inside[cluster], *overflow.cluster_gateway_answers(gateway)]
+        if any(map(_listens, cluster_gateway_objects.get(cluster, ()))):
+            cluster_gateway_objects[cluster] = [
+                *cluster_gateway_objects[cluster],
+                *overflow.cluster_gateway_answers(gateway),
+            ]
     keys = {gateway.name: _key_secrets(context, gateway) for gateway in serving.values()}
     rights = {
         cluster: dict(_rights(context, gateway, served[cluster], keys[gateway.name]))
@@ -125,7 +128,7 @@ def model_traffic(
         objects.setdefault(cluster, [gateway_namespace()]).append(value)
     for cluster, gateway in serving.items():
         objects.setdefault(cluster, []).extend(_gateway_objects(gateway, served[cluster], rights[cluster]))
-    for cluster, values in inside.items():
+    for cluster, values in cluster_gateway_objects.items():
         objects.setdefault(cluster, []).extend(values)
     sizes = dict(_sizes(_readable_keys(serving, keys), served))
     routed = tuple(route for routes in served.values() for route in routes)
@@ -144,7 +147,9 @@ def model_traffic(
             *ending_routes(context, serving, leaving),
         ),
         hosts=hosts,
-        cluster_gateways=frozenset(name for name, values in inside.items() if any(map(_listens, values))),
+        cluster_gateways=frozenset(
+            name for name, values in cluster_gateway_objects.items() if any(map(_listens, values))
+        ),
         sizes=sizes,
     )
 
@@ -204,39 +209,39 @@ def _service_warnings(
 
 
 def _without_room(routed: Iterable[RoutedModel]) -> Iterator[str]:
-    for each in routed:
-        left = list(each.problems.values()).count(NO_ROOM)
-        if left:
+    for model in routed:
+        excess = list(model.problems.values()).count(NO_ROOM)
+        if excess:
             yield (
-                f"{each.route.service.ref}: no requests of InferenceGateway {each.route.gateway.name} go to "
-                f"{count(left, 'usable endpoint')}: {NO_ROOM}. Divide them over several ModelServices, or have fewer "
+                f"{model.route.service.ref}: no requests of InferenceGateway {model.route.gateway.name} go to "
+                f"{count(excess, 'usable endpoint')}: {NO_ROOM}. Divide them over several ModelServices, or have fewer "
                 "replicas with more devices each"
             )
 
 
 def _gateway_objects(
-    gateway: api.InferenceGateway, served: Sequence[RoutedModel], known: Mapping[str, NamespaceRights]
+    gateway: api.InferenceGateway, served: Sequence[RoutedModel], namespace_rights: Mapping[str, NamespaceRights]
 ) -> Iterable[Object]:
     """Yield the objects of a gateway and its services on its cluster."""
     yield from gateway_objects(gateway)
-    used = {cluster_gateway for each in served for cluster_gateway in each.route.clusters}
+    used = {cluster_gateway for model in served for cluster_gateway in model.route.clusters}
     for cluster_gateway in sorted(used, key=lambda cluster_gateway: cluster_gateway.cluster):
         yield from mtls.cluster_service_objects(gateway, cluster_gateway)
-    for each in served:
-        yield from each.objects
+    for model in served:
+        yield from model.objects
     for namespace, routes in _by_namespace(served).items():
-        yield from authorizations(routes, known[namespace])
-        yield from budget_objects(routes, known[namespace])
-        yield from overflow.overflow_budget_objects(routes, known[namespace])
+        yield from authorizations(routes, namespace_rights[namespace])
+        yield from budget_objects(routes, namespace_rights[namespace])
+        yield from overflow.overflow_budget_objects(routes, namespace_rights[namespace])
 
 
 def _by_namespace(served: Iterable[RoutedModel]) -> dict[str, list[Route]]:
     """Return the routes with endpoints by the namespaces of their services, sorted."""
-    found: dict[str, list[Route]] = {}
-    for each in sorted(served, key=lambda each: each.route.service.namespace):
-        if each.objects:
-            found.setdefault(each.route.service.namespace, []).append(each.route)
-    return found
+    routes: dict[str, list[Route]] = {}
+    for model in sorted(served, key=lambda model: model.route.service.namespace):
+        if model.objects:
+            routes.setdefault(model.route.service.namespace, []).append(model.route)
+    return routes
 
 
 def _gateways(
@@ -247,47 +252,51 @@ def _gateways(
     refused: dict[str, str] = {}
     for gateway in context.fleet.model_gateways:
         cluster = gateway.spec.cluster_name or ""
-        first = composed[cluster].name
+        composed_name = composed[cluster].name
         if Ref("InferenceCluster", "", cluster) in context.fleet.held and cluster not in platforms:
             refused[gateway.name] = f"the manifest of InferenceCluster {cluster} has errors"
         elif cluster not in platforms:
             refused[gateway.name] = f"there is no InferenceCluster {cluster}"
-        elif first != gateway.name:
-            refused[gateway.name] = f"cluster {cluster} has InferenceGateway {first} already: name another cluster"
+        elif composed_name != gateway.name:
+            refused[gateway.name] = (
+                f"cluster {cluster} has InferenceGateway {composed_name} already: name another cluster"
+            )
     serving = [gateway for gateway in context.fleet.model_gateways if gateway.name not in refused]
     return refused, {gateway.spec.cluster_name or "": gateway for gateway in serving}
 
 
 def _routes(served: Iterable[RoutedModel]) -> list[Object]:
-    return [value for each in served for value in each.ai_routes]
+    return [value for model in served for value in model.ai_routes]
 
 
 def _kept(context: Context, leaving: Iterable[LeavingGateway] = ()) -> list[tuple[str, Object]]:
     """Return the objects of earlier runs on workload clusters that stay: of gateways that left the manifests, and
     of services and gateways on clusters whose manifests have errors."""
-    held = context.fleet.held
-    refs = [ref for ref in held if ref.kind == "ModelService"]
+    held_refs = context.fleet.held
+    refs = [ref for ref in held_refs if ref.kind == "ModelService"]
     refs += [
         gateway.ref
         for gateway in context.fleet.model_gateways
-        if Ref("InferenceCluster", "", gateway.spec.cluster_name or "") in held
+        if Ref("InferenceCluster", "", gateway.spec.cluster_name or "") in held_refs
     ]
     refs += [gateway.ref for gateway in leaving]
-    found = {(place, identity(value)): value for ref in sorted(refs) for place, value in context.earlier(ref) if place}
-    return [(place, value) for (place, __), value in found.items()]
+    objects = {
+        (cluster, identity(value)): value for ref in sorted(refs) for cluster, value in context.earlier(ref) if cluster
+    }
+    return [(cluster, value) for (cluster, __), value in objects.items()]
 
 
 def _cluster_gateway(context: Context, name: str, platform: Platform | None) -> ClusterGateway:
-    """Return what is known of a cluster's gateway: by its status, or by that of earlier runs."""
+    """Return the known gateway of a cluster: from its status, or from the status of earlier runs."""
     status = platform.resource.status if platform else None
-    known = status.gateway if status else None
-    if context.observed is None and not (known and known.hostname):
-        before = fields(context.statuses.get(Ref("InferenceCluster", "", name)), "gateway")
-        known = GatewayStatus.model_validate(dict(before)) if before else known
-    if known is None:
+    gateway = status.gateway if status else None
+    if context.observed is None and not (gateway and gateway.hostname):
+        earlier_gateway = fields(context.statuses.get(Ref("InferenceCluster", "", name)), "gateway")
+        gateway = GatewayStatus.model_validate(dict(earlier_gateway)) if earlier_gateway else gateway
+    if gateway is None:
         return ClusterGateway(name)
-    address = mtls.service_address(known.internal_address or known.address or "")
-    return ClusterGateway(name, known.hostname or "", address, known.ca_certificate or "")
+    address = mtls.service_address(gateway.internal_address or gateway.address or "")
+    return ClusterGateway(name, gateway.hostname or "", address, gateway.ca_certificate or "")
 
 
 def _services(context: Context, gateway: api.InferenceGateway) -> list[api.ModelService]:
@@ -313,9 +322,9 @@ def _routed(
         counts_tokens_of_callers(policy, policy.spec.budgets or ()) for policy in context.selection.policies(service)
     )
     resolution = resolve(service, index, usable, failover=True)
-    left = without_room(service, resolution)
-    if left:
-        problems.update(dict.fromkeys(left, NO_ROOM))
+    excess = without_room(service, resolution)
+    if excess:
+        problems.update(dict.fromkeys(excess, NO_ROOM))
         resolution = resolve(service, index, lambda endpoint: endpoint.name not in problems, failover=True)
     prices = service_prices(context, service) if gateway.spec.auth else None
     route = Route(service, gateway, resolution, cluster_gateways, names_callers, prices=prices)
@@ -327,24 +336,24 @@ def _with_overflow(
 ) -> tuple[list[RoutedModel], list[str], bool]:
     """Return the services of a gateway with the detours that their budgets need, warnings of those that overflow
     nowhere, and whether any budget would. `cluster_gateway` is that of the gateway's cluster."""
-    found: list[RoutedModel] = []
+    models: list[RoutedModel] = []
     refusals: list[str] = []
     # Gateways that ask for no keys know no callers, and refuse all of services with a policy.
-    known = [each for each in served if each.route.gateway.spec.auth]
+    authenticated = [model for model in served if model.route.gateway.spec.auth]
     by_namespace = _policies(context)
     budgets = {
         namespace: overflow.overflowing(routes, by_namespace.get(namespace, ()), context.selection)
-        for namespace, routes in _by_namespace(known).items()
+        for namespace, routes in _by_namespace(authenticated).items()
     }
-    for each in served:
-        in_namespace = budgets.get(each.route.service.namespace, {})
-        accepts = functools.partial(_accepts, context, cluster_gateway.cluster, each.route.namespace)
-        policies = context.selection.policies(each.route.service)
-        route = overflow.with_overflow(each.route, in_namespace, cluster_gateway, policies, accepts)
-        objects = (*route_objects(route), *overflow.overflow_objects(route)) if route.overflow else each.objects
-        found.append(replace(each, route=route, objects=objects))
+    for model in served:
+        in_namespace = budgets.get(model.route.service.namespace, {})
+        accepts = functools.partial(_accepts, context, cluster_gateway.cluster, model.route.namespace)
+        policies = context.selection.policies(model.route.service)
+        route = overflow.with_overflow(model.route, in_namespace, cluster_gateway, policies, accepts)
+        objects = (*route_objects(route), *overflow.overflow_objects(route)) if route.overflow else model.objects
+        models.append(replace(model, route=route, objects=objects))
         refusals += overflow.refusals(route, in_namespace, cluster_gateway, policies if route.gateway.spec.auth else ())
-    return found, refusals, any(budgets.values())
+    return models, refusals, any(budgets.values())
 
 
 def _with_slots(context: Context, cluster: str, routed: RoutedModel) -> RoutedModel:
@@ -352,17 +361,17 @@ def _with_slots(context: Context, cluster: str, routed: RoutedModel) -> RoutedMo
 
     Only runs that apply objects themselves can change the weights of a route in stages."""
     earlier = context.earlier_routing(routed.route.service.ref)
-    previous = {identity(value): value for place, value in earlier if place == cluster}
+    previous = {identity(value): value for object_cluster, value in earlier if object_cluster == cluster}
     objects = tuple(settled(value, previous.get(identity(value))) for value in routed.objects)
     return replace(routed, objects=objects)
 
 
 def _policies(context: Context) -> dict[str, list[api.CallerPolicy]]:
     """Return the policies of each namespace, sorted."""
-    found: dict[str, list[api.CallerPolicy]] = {}
+    policies: dict[str, list[api.CallerPolicy]] = {}
     for (namespace, __), policy in sorted(context.fleet.policies.items()):
-        found.setdefault(namespace, []).append(policy)
-    return found
+        policies.setdefault(namespace, []).append(policy)
+    return policies
 
 
 def _accepts(context: Context, cluster: str, namespace: str, labels: Mapping[str, str]) -> bool:
@@ -387,15 +396,15 @@ def _rights(
     asks for no keys knows no caller, whatever a request says."""
     by_namespace = _policies(context)
     for namespace in _by_namespace(served):
-        found: list[Rights] = []
+        policy_rights: list[Rights] = []
         for policy in by_namespace.get(namespace, ()):
             services = context.selection.services(policy)
             if gateway.spec.auth is None:
-                found.append(Rights(policy, (), frozenset(service.name for service in services)))
+                policy_rights.append(Rights(policy, (), frozenset(service.name for service in services)))
             else:
-                known = _remembered(context, policy) if secrets is None else secrets
-                found.append(rights(policy, known, services, gateway.spec.auth.jwt))
-        yield namespace, NamespaceRights(found)
+                key_secrets = _remembered(context, policy) if secrets is None else secrets
+                policy_rights.append(rights(policy, key_secrets, services, gateway.spec.auth.jwt))
+        yield namespace, NamespaceRights(policy_rights)
 
 
 def _key_secrets(context: Context, gateway: api.InferenceGateway) -> list[KeySecret] | None:
@@ -409,9 +418,9 @@ def _key_secrets(context: Context, gateway: api.InferenceGateway) -> list[KeySec
         return None
     selector = gateway.spec.auth.api_key.secret_selector
     return [
-        KeySecret(labels, tuple(sorted(context.observed.secret_keys.get(place, ()))))
-        for place, labels in sorted(context.observed.secret_labels.items())
-        if place[0] == names.SYSTEM_NAMESPACE and selector.matches(labels)
+        KeySecret(labels, tuple(sorted(context.observed.secret_keys.get(secret, ()))))
+        for secret, labels in sorted(context.observed.secret_labels.items())
+        if secret[0] == names.SYSTEM_NAMESPACE and selector.matches(labels)
     ]
 
 
@@ -460,10 +469,10 @@ def _copies(gateway: api.InferenceGateway, served: Iterable[RoutedModel]) -> Ite
     if gateway.spec.auth and gateway.spec.auth.api_key:
         labels = _sorted(gateway.spec.auth.api_key.secret_selector.match_labels)
         yield SecretCopy(system, "", "", system, CALLERS_SECRET, "", labels=labels, owner=owner)
-    for each in served:
-        route = each.route
+    for model in served:
+        route = model.route
         owner = _sorted({**route.labels, **cluster})
-        for name, target in route.targets.items() if each.objects else ():
+        for name, target in route.targets.items() if model.objects else ():
             if target.key:
                 source = (route.service.namespace, target.key.secret_ref.name, target.key.secret_ref.key)
                 copied = (route.namespace, backends.credential_name(name), backends.SECRET_KEY)
@@ -478,9 +487,9 @@ def _clients(
     context: Context, gateways: Iterable[api.InferenceGateway], leaving: Iterable[LeavingGateway]
 ) -> dict[str, str]:
     """Return the certificates (PEM) of the CAs by which clusters know gateways, by name, as far as they are known."""
-    found = {gateway.name: gateway.certificate for gateway in leaving}
-    found.update((gateway.name, _client_authority(context, gateway)) for gateway in gateways)
-    return {name: certificate for name, certificate in found.items() if certificate}
+    certificates = {gateway.name: gateway.certificate for gateway in leaving}
+    certificates.update((gateway.name, _client_authority(context, gateway)) for gateway in gateways)
+    return {name: certificate for name, certificate in certificates.items() if certificate}
 
 
 def _cluster_gateways(
@@ -497,15 +506,15 @@ def _cluster_gateways(
         return {}
     has_path = context.fleet.path_gateway is not None
     with_replicas = frozenset(used)
-    found: dict[str, Sequence[Object]] = {}
+    objects: dict[str, Sequence[Object]] = {}
     for name, platform in platforms.items():
         has_engines = bool(platform.resource.spec.node_pools) or name in with_replicas
         if has_engines or name in overflowing:
             plain = has_path and name in hosts and has_engines
-            found[name] = mtls.cluster_gateway_objects(
+            objects[name] = mtls.cluster_gateway_objects(
                 platform.resource, clients, plain=plain, hosts_gateway=name in hosts
             )
-    return found
+    return objects
 
 
 def _listens(value: Object) -> bool:
@@ -521,48 +530,50 @@ def _client_authority(context: Context, gateway: api.InferenceGateway) -> str:
 
 
 def _divided_budgets(
-    known: Mapping[str, Mapping[str, NamespaceRights]], served: Mapping[str, Sequence[RoutedModel]]
+    rights_by_cluster: Mapping[str, Mapping[str, NamespaceRights]], served: Mapping[str, Sequence[RoutedModel]]
 ) -> Iterable[str]:
     """Yield budgets of groups of callers that are several. Those of callers that manifests name are a problem there."""
-    found: dict[str, str] = {}
-    for cluster, here in known.items():
+    messages: dict[str, str] = {}
+    for cluster, namespace_rights in rights_by_cluster.items():
         for namespace, routes in _by_namespace(served[cluster]).items():
             services = {route.service.name for route in routes}
-            for each in here[namespace].policies:
-                budgets = divided_budgets(each, here[namespace], services)
-                if budgets and each.policy.spec.caller_selector:
-                    policy = f"CallerPolicy {namespace}/{each.policy.name}"
-                    shown = ", ".join(budget.name for budget in budgets)
-                    found[policy] = f"{policy}: budget {shown} {DIVIDED}: {UNDIVIDED}"
-    return [message for __, message in sorted(found.items())]
+            for policy_rights in namespace_rights[namespace].policies:
+                budgets = divided_budgets(policy_rights, namespace_rights[namespace], services)
+                if budgets and policy_rights.policy.spec.caller_selector:
+                    policy = f"CallerPolicy {namespace}/{policy_rights.policy.name}"
+                    budget_names = ", ".join(budget.name for budget in budgets)
+                    messages[policy] = f"{policy}: budget {budget_names} {DIVIDED}: {UNDIVIDED}"
+    return [message for __, message in sorted(messages.items())]
 
 
 def _too_many_rules(
-    known: Mapping[str, Mapping[str, NamespaceRights]], served: Mapping[str, Sequence[RoutedModel]]
+    rights_by_cluster: Mapping[str, Mapping[str, NamespaceRights]], served: Mapping[str, Sequence[RoutedModel]]
 ) -> Iterable[str]:
     """Yield budgets that are too many for one object, as groups of callers are large."""
-    found: dict[str, str] = {}
-    for cluster, here in known.items():
+    messages: dict[str, str] = {}
+    for cluster, namespace_rights in rights_by_cluster.items():
         for namespace, routes in _by_namespace(served[cluster]).items():
             # Those that overflow are counted at the cluster gateway, by an object of their own.
             for limiter in (AT_GATEWAY, overflow.AT_CLUSTER_GATEWAY):
-                for excess in too_many_rules(routes, here[namespace], limiter):
+                for excess in too_many_rules(routes, namespace_rights[namespace], limiter):
                     policy = f"CallerPolicy {namespace}/{excess.policies[0]}"
-                    found[policy] = f"{policy}: its budgets {excess.message}: {FEWER_RULES}"
-    return [message for __, message in sorted(found.items())]
+                    messages[policy] = f"{policy}: its budgets {excess.message}: {FEWER_RULES}"
+    return [message for __, message in sorted(messages.items())]
 
 
 def _foreign_policies(context: Context, served: Mapping[str, Sequence[RoutedModel]]) -> Iterable[str]:
     """Yield the SecurityPolicies of others on routes, or on the gateways of these."""
     for cluster, routes in served.items():
         seen = context.observed_cluster(cluster)
-        known = contested(seen.objects) if seen else {}
-        found: dict[str, list[str]] = {}
-        for each in routes if known else ():
-            attached = {foreign_message(policy) for route in each.ai_routes for policy in foreign(known, route)}
+        contested_routes = contested(seen.objects) if seen else {}
+        models_by_message: dict[str, list[str]] = {}
+        for model in routes if contested_routes else ():
+            attached = {
+                foreign_message(policy) for route in model.ai_routes for policy in foreign(contested_routes, route)
+            }
             for message in attached:
-                found.setdefault(message, []).append(each.route.service.model_name)
-        for message, models in sorted(found.items()):
+                models_by_message.setdefault(message, []).append(model.route.service.model_name)
+        for message, models in sorted(models_by_message.items()):
             yield (
                 f"cluster {cluster}: {message}. It concerns ModelService {some(models, 3)}; until then, only routes "
                 "that are there already are applied"
@@ -574,7 +585,7 @@ def _opened(context: Context, served: Mapping[str, Sequence[RoutedModel]]) -> It
     for routes in served.values():
         # Where a CallerPolicy selects a service, a gateway that knows no callers refuses all of them.
         models = [
-            each.route.service.model_name for each in routes if not context.selection.policies(each.route.service)
+            model.route.service.model_name for model in routes if not context.selection.policies(model.route.service)
         ]
         gateway = routes[0].route.gateway if routes else None
         if gateway and models and gateway.spec.auth is None and _had_auth(context, gateway.ref):
@@ -592,13 +603,15 @@ def _had_auth(context: Context, ref: Ref) -> bool:
 
 
 def _named_callers(routed: Iterable[RoutedModel]) -> Iterable[str]:
-    """Yield which endpoints outside of the fleet get the names of callers, of each gateway in one message."""
-    found: dict[str, list[str]] = {}
-    for route in (each.route for each in routed if each.route.gateway.spec.auth):
+    """Yield the external endpoints that receive the names of callers, in one message for each gateway."""
+    services_by_gateway: dict[str, list[str]] = {}
+    for route in (model.route for model in routed if model.route.gateway.spec.auth):
         outside = sorted(endpoint.name for endpoint in route.knowing_callers)
         if outside:
-            found.setdefault(route.gateway.name, []).append(f"{route.service.model_name} ({some(outside, 3)})")
-    for gateway, services in found.items():
+            services_by_gateway.setdefault(route.gateway.name, []).append(
+                f"{route.service.model_name} ({some(outside, 3)})"
+            )
+    for gateway, services in services_by_gateway.items():
         yield (
             f"InferenceGateway {gateway}: endpoints outside of the fleet get the names of callers, as CallerPolicies "
             f"count tokens by them, in ModelService {some(services)}: if they must not, count requests, or all callers "

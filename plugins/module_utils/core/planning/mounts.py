@@ -16,11 +16,11 @@ from .volumes import Volumes, current, previous
 
 
 def remount(
-    volumes: Volumes, desired: api.ModelReplica, existing: api.ModelReplica | None, *, stays: bool = True
+    volumes: Volumes, desired: api.ModelReplica, existing: api.ModelReplica | None, *, keeps_pods: bool = True
 ) -> api.ModelReplica:
     """Return a ModelReplica with its volume.
 
-    `existing` is the replica of the last run, None for a new one; `stays` is False for one that is recreated anyway. A
+    `existing` is the replica of the last run, None for a new one; `keeps_pods` is False for a recreated replica. A
     running replica switches to another volume when that contains the weights, or at once when the fleet is not
     observed. Until then a serving replica stays unchanged, since an edit of a deployment and one of its cache may
     belong together; a replica that does not serve gets its edits on its current volume. While a cache is invalid or
@@ -29,40 +29,42 @@ def remount(
     reference = desired.spec.model_cache_ref
     if reference is None:
         return desired
-    before = existing.spec.model_cache_ref if existing else None
+    earlier_mount = existing.spec.model_cache_ref if existing else None
     cluster = desired.spec.cluster_name
     cache = volumes.context.fleet.caches.get((desired.namespace, reference.name))
     if cache is None:
-        return _with(desired, before) if existing else desired
+        return _with(desired, earlier_mount) if existing else desired
     volume = volumes.desired(cache, cluster)
     read_only = True if reference.read_only is None else reference.read_only
     if existing is None:
         return _with(desired, _mount(cache, volume, read_only=read_only))
-    if before and _same(before, cache.name, volume):
+    if earlier_mount and _same(earlier_mount, cache.name, volume):
         older = previous(existing)
         used = older and (volumes.in_use(older, cluster) or _known(is_rolled_out, volumes, existing) is False)
         if reference.read_only is None and _templates(desired) == _templates(existing):
             # Nothing else restarts its pods.
-            read_only = bool(before.read_only)
-        return _with(desired, _mount(cache, volume, before.previous if used else None, read_only=read_only))
-    observed = stays and not volumes.context.declared(cluster)
+            read_only = bool(earlier_mount.read_only)
+        return _with(desired, _mount(cache, volume, earlier_mount.previous if used else None, read_only=read_only))
+    observed = keeps_pods and not volumes.context.declared(cluster)
     if observed and volumes.phase(cache, cluster).phase != "Ready":
-        return _with(desired, before) if _known(serves, volumes, existing) is False else existing
-    left = (
-        api.construct(PreviousVolume, name=before.name, volume=before.volume) if before and current(existing) else None
+        return _with(desired, earlier_mount) if _known(serves, volumes, existing) is False else existing
+    earlier_volume = (
+        api.construct(PreviousVolume, name=earlier_mount.name, volume=earlier_mount.volume)
+        if earlier_mount and current(existing)
+        else None
     )
-    return _with(desired, _mount(cache, volume, left, read_only=read_only))
+    return _with(desired, _mount(cache, volume, earlier_volume, read_only=read_only))
 
 
 def _mount(
-    cache: api.ModelCache, volume: str, left: PreviousVolume | None = None, *, read_only: bool = False
+    cache: api.ModelCache, volume: str, earlier_volume: PreviousVolume | None = None, *, read_only: bool = False
 ) -> MountedCache:
     """Return the reference to a volume of a cache. Defaults are omitted, as in earlier versions."""
     layout = cache.spec.hugging_face.layout if cache.spec.hugging_face else FOLDER
-    more: dict[str, Any] = {} if layout == FOLDER else {"layout": layout}
+    options: dict[str, Any] = {} if layout == FOLDER else {"layout": layout}
     if read_only:
-        more["read_only"] = True
-    return api.construct(MountedCache, name=cache.name, volume=volume or None, previous=left, **more)
+        options["read_only"] = True
+    return api.construct(MountedCache, name=cache.name, volume=volume or None, previous=earlier_volume, **options)
 
 
 def _templates(replica: api.ModelReplica) -> list[Any]:

@@ -27,41 +27,49 @@ _OPTIONS = Options(selector_budget=MAX_INT64)
 
 @dataclass(frozen=True)
 class _Provisioned:
-    """Cluster in a cloud: how it is reached there, and its pools that may be empty."""
+    """Cluster in a cloud: its login options, and its node pools that may be empty."""
 
     cloud: Cloud
-    place: Mapping[str, str]
+    login: Mapping[str, str]
     pools: frozenset[str]
 
 
-def nodes_needed(plan: Plan, written: Iterable[api.Resource]) -> tuple[NodesNeeded, ...]:
+def nodes_needed(plan: Plan, resources: Iterable[api.Resource]) -> tuple[NodesNeeded, ...]:
     """Return the nodes needed of every pool that may have none, has devices to claim, and is in a cloud whose
     autoscaler does not start its first node; sorted by cluster and pool.
 
-    `written`: the resources of the fleet, of which those of the kinds of clouds are read. A cluster whose pools are not
-    known has none, as what runs there is not known either. Pods that share nodes are packed, however the plan counts.
+    `resources`: the resources of the fleet, of which only cloud clusters are read. A cluster whose pools are unknown
+    needs no nodes, because its workloads are unknown too. Pods that share nodes are packed, however the plan counts.
     """
-    known = {cluster.name: cluster for cluster in plan.clusters if not cluster.unknown}
+    known_clusters = {cluster.name: cluster for cluster in plan.clusters if not cluster.unknown}
     direct = {
-        each.name: each for each in written if isinstance(each, api.CloudCluster) and each.namespace == SYSTEM_NAMESPACE
+        resource.name: resource
+        for resource in resources
+        if isinstance(resource, api.CloudCluster) and resource.namespace == SYSTEM_NAMESPACE
     }
-    found = {name: _provisioned(platform, direct.get(name)) for name, platform in sorted(plan.platforms.items())}
-    concerned = {name: each for name, each in found.items() if each is not None and each.pools and name in known}
+    provisioned_pools = {
+        name: _provisioned(platform, direct.get(name)) for name, platform in sorted(plan.platforms.items())
+    }
+    concerned = {
+        name: provisioned
+        for name, provisioned in provisioned_pools.items()
+        if provisioned is not None and provisioned.pools and name in known_clusters
+    }
     if not concerned:
         return ()
-    capacity = FleetCapacity({name: known[name] for name in concerned}, _OPTIONS)
+    capacity = FleetCapacity({name: known_clusters[name] for name in concerned}, _OPTIONS)
     waiting = _charge(plan, capacity, concerned)
     return tuple(
         NodesNeeded(
             name,
             pool.name,
             provisioned.cloud.name,
-            provisioned.place,
+            provisioned.login,
             _nodes(plan, capacity, name, pool) if (name, pool.name) in waiting else 0,
             waiting.get((name, pool.name), False),
         )
         for name, provisioned in concerned.items()
-        for pool in sorted(known[name].pools, key=lambda each: each.name)
+        for pool in sorted(known_clusters[name].pools, key=lambda pool: pool.name)
         if pool.name in provisioned.pools and _claimable(pool)
     )
 

@@ -122,7 +122,7 @@ class Changes:
         """Yield the change of each ModelService of the fleet."""
         fleet = self.context.fleet
         for key, service in sorted(fleet.services.items()):
-            before = {
+            earlier_endpoints = {
                 endpoint
                 for endpoint in self._owners
                 if endpoint[0] == service.namespace
@@ -130,40 +130,40 @@ class Changes:
                 and selects(service, fleet.endpoints[endpoint].labels)
             }
             members = self.resolutions[key].members if key in self.resolutions else ()
-            after = {
+            remaining_endpoints = {
                 member.endpoint.name
                 for member in members
                 if (member.endpoint.namespace, member.endpoint.name) in fleet.external
                 or (member.endpoint.namespace, member.endpoint.name) in self._owners.keys() - self._stopping.keys()
             }
             routing = conditions.known(self.context.statuses.get(service.ref), "RoutingReady")
-            stopping = [endpoint for endpoint in sorted(before) if endpoint in self._stopping]
+            stopping = [endpoint for endpoint in sorted(earlier_endpoints) if endpoint in self._stopping]
             yield ServiceChange(
                 *key,
-                frozenset(endpoint[1] for endpoint in before),
-                frozenset(after),
-                routing is True and not self._new_only(service, before),
+                frozenset(endpoint[1] for endpoint in earlier_endpoints),
+                frozenset(remaining_endpoints),
+                routing is True and not self._new_only(service, earlier_endpoints),
                 tuple(dict.fromkeys(f"{self._stopping[endpoint]} ({endpoint[1]})" for endpoint in stopping)),
-                self._is_accepted(service, before),
+                self._is_accepted(service, earlier_endpoints),
             )
 
-    def _new_only(self, service: api.ModelService, before: set[Key]) -> bool:
+    def _new_only(self, service: api.ModelService, earlier_endpoints: set[Key]) -> bool:
         """Return whether a routed service has endpoints, but none that serves, so that it cannot lose any."""
         selected = any(
             key[0] == service.namespace and selects(service, endpoint.labels)
             for key, endpoint in self.context.fleet.endpoints.items()
         )
-        return selected and not before
+        return selected and not earlier_endpoints
 
     def _may_all_stop(self, owners: Collection[Key]) -> bool:
         """Return whether all endpoints belong to one deployment whose replicas may all stop at the same time."""
         bounds = [rollout.bounds for rollout in self.rollouts if rollout.key in owners]
         return len(owners) == 1 and any(bound.unavailable >= bound.desired for bound in bounds)
 
-    def _is_accepted(self, service: api.ModelService, before: set[Key]) -> bool:
+    def _is_accepted(self, service: api.ModelService, earlier_endpoints: set[Key]) -> bool:
         """Return whether the manifests ask for the loss of all endpoints of a service: all its deployments are deleted,
         scaled to zero or evicted by taints, or all its replicas may restart in place at the same time."""
-        lost = before & self._stopping.keys()
+        lost = earlier_endpoints & self._stopping.keys()
         restarted = lost & (self._restarted.keys() - self._oversized)
         requested_removals = lost & (self._accepted - self._restarted.keys())
         if restarted:
@@ -173,11 +173,11 @@ class Changes:
             return False
         if restarted:
             # The manifests ask for the removal of the other replicas, so only these replicas must be able to stop.
-            remaining_endpoints = before - requested_removals
+            remaining_endpoints = earlier_endpoints - requested_removals
             return len(remaining_endpoints) == 1 or self._may_all_stop(
                 {self._owners[endpoint] for endpoint in remaining_endpoints}
             )
-        owners = {self._owners[endpoint] for endpoint in before}
+        owners = {self._owners[endpoint] for endpoint in earlier_endpoints}
         remaining = (
             key
             for key, deployment in self.context.fleet.deployments.items()

@@ -102,57 +102,62 @@ class Question(api.Model):
 
     def unknown(self, deployments: Collection[str], classes: Collection[str]) -> list[str]:
         """Return a line for each ModelDeployment and InferenceClass of the question that the fleet does not have."""
-        named = (
+        references = (
             ("price", "InferenceClass", self.price or {}, classes),
             ("scale", "ModelDeployment", self.scale or {}, deployments),
         )
         return [
             f"{entry_path(f'{WHAT_IF}.{key}', name)}: the fleet has no {kind} {name}. "
-            + (nearest_name(name, known) if known else "It has none.")
-            for key, kind, given, known in named
-            for name in sorted(given)
-            if name not in known
+            + (nearest_name(name, fleet_names) if fleet_names else "It has none.")
+            for key, kind, entries, fleet_names in references
+            for name in sorted(entries)
+            if name not in fleet_names
         ]
 
     @property
     def parts(self) -> list[str]:
-        """Return what happens, a line each, and what is asked twice once."""
-        parts = [f"{lost} is lost" if not lost.match_labels else f"{lost} are lost" for lost in self.lose or ()]
-        parts += [f"{path} is added" for path in self.add or ()]
-        parts += [f"{name} has {count(number, 'replica')}" for name, number in sorted((self.scale or {}).items())]
-        parts += [f"prices are those of {self.prices}"] if self.prices else []
-        parts += [f"a node of InferenceClass {name} costs {each}" for name, each in sorted((self.price or {}).items())]
-        return list(dict.fromkeys(parts))
+        """Return the changes in the query, one line each, without duplicates."""
+        changes = [f"{lost} is lost" if not lost.match_labels else f"{lost} are lost" for lost in self.lose or ()]
+        changes += [f"{path} is added" for path in self.add or ()]
+        changes += [f"{name} has {count(number, 'replica')}" for name, number in sorted((self.scale or {}).items())]
+        changes += [f"prices are those of {self.prices}"] if self.prices else []
+        changes += [
+            f"a node of InferenceClass {name} costs {price}" for name, price in sorted((self.price or {}).items())
+        ]
+        return list(dict.fromkeys(changes))
 
 
-def read_question(given: object) -> Question:
+def read_question(variable: object) -> Question:
     """Return the question that a variable asks: a mapping, or its YAML. Raises QuestionError.
 
     The name of a cluster stands for `{cluster: NAME}`, one entry for a list of it, and a number for an amount."""
-    value = _value(given, WHAT_IF)
+    value = _value(variable, WHAT_IF)
     if isinstance(value, Mapping):
         value = {key: _listed(item) if key in ("lose", "add") else item for key, item in value.items()}
         if isinstance(value.get("lose"), list):
-            value["lose"] = [{"cluster": each} if isinstance(each, str) and each else each for each in value["lose"]]
+            value["lose"] = [
+                {"cluster": cluster} if isinstance(cluster, str) and cluster else cluster for cluster in value["lose"]
+            ]
         if isinstance(value.get("price"), Mapping):
-            value["price"] = {name: _amounts(each) for name, each in value["price"].items()}
+            value["price"] = {name: _amounts(price) for name, price in value["price"].items()}
     return _read(value, Question, WHAT_IF)
 
 
-def read_survival(given: object) -> Survival:
-    """Return what every service of a fleet has to survive, as a variable says it. Raises QuestionError."""
-    return _read(_value(given, SURVIVE), Survival, SURVIVE)
+def read_survival(variable: object) -> Survival:
+    """Return the losses that every service of a fleet must survive, from the value of a variable. Raises
+    QuestionError."""
+    return _read(_value(variable, SURVIVE), Survival, SURVIVE)
 
 
-def _value(given: object, name: str) -> Any:
+def _value(variable: object, name: str) -> Any:
     """Return the value of a variable. One that is given as `-e NAME=VALUE` is text, which Ansible cuts at spaces."""
-    if not isinstance(given, str):
-        return given
-    found = list(documents(Source(name, given.encode())))
-    if len(found) == 1 and not found[0].problems:
-        return found[0].value
+    if not isinstance(variable, str):
+        return variable
+    parsed = list(documents(Source(name, variable.encode())))
+    if len(parsed) == 1 and not parsed[0].problems:
+        return parsed[0].value
     raise QuestionError(
-        [f"{name} is no YAML (got {short_value(given)}). Write -e '{{{name}: {{…}}}}' on a command line."]
+        [f"{name} is no YAML (got {short_value(variable)}). Write -e '{{{name}: {{…}}}}' on a command line."]
     )
 
 
@@ -182,5 +187,7 @@ def _read(value: object, model: type[Built], name: str) -> Built:
     try:
         return api.read_part(value, model)
     except api.InvalidResource as error:
-        placed = (replace(each, path=f"{name}.{each.path}" if each.path else name) for each in error.problems)
+        placed = (
+            replace(problem, path=f"{name}.{problem.path}" if problem.path else name) for problem in error.problems
+        )
         raise QuestionError([str(problem) for problem in placed]) from error

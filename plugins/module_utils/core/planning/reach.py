@@ -31,9 +31,9 @@ class Reach:
         return {name: cluster for name, cluster in self.gateways.items() if cluster in clusters}
 
     def without(self, clusters: Collection[str]) -> Reach:
-        """Return what is left without these clusters."""
-        left = {name: cluster for name, cluster in self.gateways.items() if cluster not in clusters}
-        return Reach(left, self.has_path)
+        """Return the remaining gateways without these clusters."""
+        remaining_gateways = {name: cluster for name, cluster in self.gateways.items() if cluster not in clusters}
+        return Reach(remaining_gateways, self.has_path)
 
     @property
     def is_cut_off(self) -> bool:
@@ -61,12 +61,12 @@ def reaches(context: Context, clusters: Collection[str]) -> dict[Key, Reach]:
 
 def serving_gateways(context: Context, clusters: Collection[str]) -> dict[str, api.InferenceGateway]:
     """Return the gateways in mode Model that are made on these clusters, by cluster: the first of each one."""
-    found: dict[str, api.InferenceGateway] = {}
+    gateways: dict[str, api.InferenceGateway] = {}
     for gateway in context.fleet.model_gateways:
         cluster = gateway.spec.cluster_name or ""
         if cluster in clusters:
-            found.setdefault(cluster, gateway)
-    return found
+            gateways.setdefault(cluster, gateway)
+    return gateways
 
 
 def drain_warnings(context: Context) -> Iterator[str]:
@@ -76,15 +76,15 @@ def drain_warnings(context: Context) -> Iterator[str]:
         for name, cluster in context.fleet.clusters.items()
         if any(taint.key == names.DRAIN_TAINT for taint in cluster.spec.taints or ())
     }
-    found = reaches(context, context.fleet.clusters) if drained else {}
+    reach_by_service = reaches(context, context.fleet.clusters) if drained else {}
     for cluster, gateway in serving_gateways(context, drained).items():
-        served = {"/".join(key): each for key, each in found.items() if gateway.name in each.gateways}
-        alone = [name for name, each in served.items() if each.without(drained).is_cut_off]
-        others = "Its services have other gateways" if served else "It serves no service"
-        needed = f"Before the cluster goes, have another InferenceGateway elsewhere for {some(alone)}"
+        served = {"/".join(key): reach for key, reach in reach_by_service.items() if gateway.name in reach.gateways}
+        cut_off = [name for name, reach in served.items() if reach.without(drained).is_cut_off]
+        reassurance = "Its services have other gateways" if served else "It serves no service"
+        hint = f"Before the cluster goes, have another InferenceGateway elsewhere for {some(cut_off)}"
         yield (
             f"cluster {cluster} is drained of replicas, and InferenceGateway {gateway.name} stays on it. "
-            f"{needed if alone else others}"
+            f"{hint if cut_off else reassurance}"
         )
 
 
@@ -95,8 +95,8 @@ def _selecting(serving: Mapping[str, api.InferenceGateway], service: api.ModelSe
 
 
 def _held(context: Context, clusters: Collection[str], service: api.ModelService) -> Iterator[tuple[str, str]]:
-    held = {names.label_value(name): name for name in context.fleet.held_models}
-    for cluster, value in context.earlier(service.ref) if held else ():
-        name = held.get(label(value, names.GATEWAY_LABEL))
+    held_models = {names.label_value(name): name for name in context.fleet.held_models}
+    for cluster, value in context.earlier(service.ref) if held_models else ():
+        name = held_models.get(label(value, names.GATEWAY_LABEL))
         if name and cluster in clusters and identity(value)[1] == ROUTE:
             yield name, cluster

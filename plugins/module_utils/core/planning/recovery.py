@@ -156,20 +156,20 @@ def _is_unknown(applied: AppliedReplicas | None, history: Sequence[str]) -> bool
     return applied is not None and bool(applied.digest) and applied.digest not in history
 
 
-def _has_other_replicas(cluster: ObservedCluster, before: Mapping[tuple[str, str], api.ModelReplica]) -> bool:
+def _has_other_replicas(cluster: ObservedCluster, recorded: Mapping[tuple[str, str], api.ModelReplica]) -> bool:
     """Return whether the last applied replicas of a cluster differ from the replicas in the state."""
     applied = cluster.applied.replicas if cluster.applied else ()
-    return bool(applied) and replicas_digest(applied) != replicas_digest(map(_written, before.values()))
+    return bool(applied) and replicas_digest(applied) != replicas_digest(map(_written, recorded.values()))
 
 
 def _unrecorded_replicas(
     name: str,
     cluster: ObservedCluster,
-    before: Mapping[tuple[str, str], api.ModelReplica],
+    recorded: Mapping[tuple[str, str], api.ModelReplica],
     manifests: Collection[Ref],
 ) -> list[UnknownReplica]:
     """Return the running replicas of a cluster without stored ModelReplicas that are missing from the state."""
-    expected = {_labels(*key) for key in before}
+    expected = {_labels(*key) for key in recorded}
     expected |= {_labels(ref.namespace, ref.name) for ref in manifests if ref.kind == api.ModelReplica.KIND}
     return [
         UnknownReplica(name, *_names_of(workload), serving, "the cluster stores no ModelReplicas")
@@ -182,7 +182,7 @@ def _adopt(
     result: _Result,
     name: str,
     cluster: ObservedCluster,
-    before: Mapping[tuple[str, str], api.ModelReplica],
+    recorded: Mapping[tuple[str, str], api.ModelReplica],
     manifests: Collection[Ref],
 ) -> None:
     """Adopt the running ModelReplicas of a cluster that is newer than the state."""
@@ -194,14 +194,14 @@ def _adopt(
         for key, (workload, serving) in sorted(running.items())
         if key not in applied and key in _invalid_replicas(cluster)
     ]
-    result.dropped |= {key for key in before if _labels(*key) not in applied and _labels(*key) not in running}
+    result.dropped |= {key for key in recorded if _labels(*key) not in applied and _labels(*key) not in running}
     for replica in stored:
         labels = _labels(replica.namespace, replica.name)
         deployment = replica.labels.get(names.DEPLOYMENT_LABEL, "")
         if labels not in running or (not deployment and replica.ref in manifests):
             continue
         unknown = UnknownReplica(name, replica.namespace, replica.name, deployment, running[labels][1])
-        if (replica.namespace, replica.name) in before:
+        if (replica.namespace, replica.name) in recorded:
             result.dropped.add((replica.namespace, replica.name))
             result.replicas.append(replica)
         elif _is_declared(replica, manifests):

@@ -345,11 +345,11 @@ def _surge(placing: Placing) -> int:
     return max(0, placing.new - placing.missing - len(placing.replaced) - unfit)
 
 
-def with_removals(rollouts: Mapping[Key, Rollout], decided: Schedule, first: Schedule) -> Schedule:
+def with_removals(rollouts: Mapping[Key, Rollout], decided: Schedule, initial: Schedule) -> Schedule:
     """Return the schedule of a step with the replicas that rollouts remove, and with pending replicas counted against
-    the desired number. `first`: the schedule without rollouts, which contains the reasons."""
-    reasons = {(entry.replica.namespace, entry.replica.name): entry for entry in first.dropped}
-    existing = {(entry.namespace, entry.replica): entry for entry in first.placements if entry.replica}
+    the desired number. `initial`: the schedule without rollouts, which contains the reasons."""
+    reasons = {(entry.replica.namespace, entry.replica.name): entry for entry in initial.dropped}
+    existing = {(entry.namespace, entry.replica): entry for entry in initial.placements if entry.replica}
     dropped = list(decided.dropped)
     for (namespace, deployment), rollout in rollouts.items():
         for name, reason in rollout.placing.removed.items():
@@ -393,7 +393,7 @@ MayStop = Callable[[Key, Collection[Key]], bool]
 
 
 def with_replacements(
-    rollouts: Mapping[Key, Rollout], first: Schedule, decide: Decide, may_stop: MayStop
+    rollouts: Mapping[Key, Rollout], initial: Schedule, decide: Decide, may_stop: MayStop
 ) -> tuple[dict[Key, Rollout], Schedule]:
     """Return the steps with replacements in place, and the schedule of all steps.
 
@@ -401,11 +401,13 @@ def with_replacements(
     turns, so that no deployment uses up all tries."""
     steps, decided, tries = dict(rollouts), decide(rollouts), 0
     # Skip deployments whose replacements are unschedulable even without any old replica.
-    turns = {key: _candidates(steps[key], decided) for key in sorted(rollouts) if count_placed(rollouts[key], first)}
+    turns = {key: _candidates(steps[key], decided) for key in sorted(rollouts) if count_placed(rollouts[key], initial)}
     while any(turns.values()) and tries < max(MAX_TRIES, len(turns)):
         for key in [key for key, candidates in turns.items() if candidates]:
             name = turns[key].pop(0)
-            replaced = {(each[0], gone) for each, step in steps.items() for gone in step.placing.replaced}
+            replaced = {
+                (deployment[0], replica) for deployment, step in steps.items() for replica in step.placing.replaced
+            }
             if not may_stop((key[0], name), replaced):
                 continue
             tries += 1
@@ -522,11 +524,11 @@ def stopped(rollout: Rollout) -> str:
     if broken is None:
         return ""
     reason = f": {broken.reason}" if broken.reason else ""
-    kept = sum(not view.is_current for view in rollout.placing.staying)
+    old = sum(not view.is_current for view in rollout.placing.staying)
     return (
         f"{'/'.join(rollout.key)}: the rollout stopped with {rollout.current} of {rollout.bounds.desired} replicas "
         f"updated because ModelReplica {broken.name} on cluster {broken.cluster} failed{reason}. Correct the "
-        f"deployment or revert the edit. {count(kept, 'replica')} {'keeps' if kept == 1 else 'keep'} the old revision"
+        f"deployment or revert the edit. {count(old, 'replica')} {'keeps' if old == 1 else 'keep'} the old revision"
     )
 
 

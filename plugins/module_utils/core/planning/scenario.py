@@ -55,10 +55,12 @@ class Scenario:
         The answer is that of `schedule` for them, where none of them preempts, and others are complete or found no room
         before: as nothing that runs moves, what a loss leaves of the fleet has no more room for those than the whole
         fleet had."""
-        left = self.replicas()
-        missing = [each for each in self.deployments if each.replicas > left[each.key]]
-        chosen = [each for each in missing if among is None or each.key in among]
-        staying = self._staying({each.key for each in chosen})
+        running_counts = self.replicas()
+        missing = [
+            deployment for deployment in self.deployments if deployment.replicas > running_counts[deployment.key]
+        ]
+        chosen = [deployment for deployment in missing if among is None or deployment.key in among]
+        staying = self._staying({deployment.key for deployment in chosen})
         return schedule([*chosen, *staying], self.clusters, self.running, self.options)
 
     def _staying(self, chosen: Collection[Key]) -> Iterator[Deployment]:
@@ -70,12 +72,16 @@ class Scenario:
         if (self.options.accounting, self.options.search) != ("Devices", "Greedy"):
             return
         several = {cluster.name for cluster in self.clusters if any(map(_has_several_kinds, cluster.pools))}
-        there = {(each.namespace, each.deployment) for each in self.running if each.cluster in several}
-        left = self.replicas()
-        for each in self.deployments:
-            if each.key in there and each.key not in chosen:
+        deployment_keys = {
+            (replica.namespace, replica.deployment) for replica in self.running if replica.cluster in several
+        }
+        running_counts = self.replicas()
+        for deployment in self.deployments:
+            if deployment.key in deployment_keys and deployment.key not in chosen:
                 # `hold` also keeps those that preempt from taking their places.
-                yield replace(each, replicas=left[each.key], hold="only what is missing of others is placed")
+                yield replace(
+                    deployment, replicas=running_counts[deployment.key], hold="only what is missing of others is placed"
+                )
 
     def replicas(self) -> Counter[Key]:
         """Return how many replicas of each deployment run."""
@@ -84,7 +90,9 @@ class Scenario:
     def after(self, decided: Schedule) -> Scenario:
         """Return the fleet once it is as a schedule of all deployments says."""
         running = [replica for replica in self.running if not replica.deployment]
-        resources = {(each.namespace, each.name): self.resources[each.namespace, each.name] for each in running}
+        resources = {
+            (replica.namespace, replica.name): self.resources[replica.namespace, replica.name] for replica in running
+        }
         for placement in decided.placements:
             resource = self.resource(placement)
             resources[resource.namespace, resource.name] = resource
@@ -94,8 +102,8 @@ class Scenario:
     def with_new(self, decided: Schedule) -> Scenario:
         """Return the fleet in which what a schedule places runs too."""
         placed = [placement for placement in decided.placements if placement.state == "new"]
-        new = {(each.namespace, each.name): each for each in map(self.resource, placed)}
-        running = [running_replica(each, name) for each, (__, name) in zip(placed, new, strict=True)]
+        new = {(replica.namespace, replica.name): replica for replica in map(self.resource, placed)}
+        running = [running_replica(placement, name) for placement, (__, name) in zip(placed, new, strict=True)]
         return replace(self, running=(*self.running, *running), resources={**self.resources, **new})
 
     def resource(self, placement: Placement) -> api.ModelReplica:
@@ -121,7 +129,7 @@ def running_replica(placement: Placement, name: str) -> Replica:
 
 def planned(plan: Plan, options: Options) -> Scenario:
     """Return the fleet once everything runs that a plan says."""
-    resources = {(each.namespace, each.name): each for each in (*plan.replicas, *plan.manual)}
+    resources = {(replica.namespace, replica.name): replica for replica in (*plan.replicas, *plan.manual)}
     running = [
         running_replica(placement, replica.name)
         for placement, replica in zip(plan.schedule.placements, plan.replicas, strict=True)
@@ -138,15 +146,15 @@ def with_resources(scenario: Scenario, resources: Iterable[api.Resource], held: 
     context = replace(scenario.context, fleet=fleet)
     deployments, clusters = scheduler_inputs(context, platforms(context))
     names = {cluster.name for cluster in clusters}
-    manual = [each for key, each in fleet.manual.items() if key not in scenario.resources]
-    manual = [each for each in manual if each.spec.cluster_name in names]
+    manual = [replica for key, replica in fleet.manual.items() if key not in scenario.resources]
+    manual = [replica for replica in manual if replica.spec.cluster_name in names]
     return replace(
         scenario,
         context=context,
         deployments=tuple(deployments),
         clusters=tuple(sorted(clusters, key=lambda cluster: cluster.name)),
         running=(*scenario.running, *map(adapters.replica, manual)),
-        resources={**scenario.resources, **{(each.namespace, each.name): each for each in manual}},
+        resources={**scenario.resources, **{(replica.namespace, replica.name): replica for replica in manual}},
     )
 
 
@@ -164,13 +172,17 @@ def with_prices(scenario: Scenario, catalogue: Catalogue | None, assumed: Assume
 
 def before_plan(scenario: Scenario, plan: Plan) -> Scenario:
     """Return a scenario in which only that runs which ran before the plan, and replicas that users wrote."""
-    known = {deployment.key for deployment in scenario.deployments}
+    deployment_keys = {deployment.key for deployment in scenario.deployments}
     manual = [replica for replica in scenario.running if not replica.deployment]
     ran = [(resource, adapters.replica(resource)) for resource in plan.context.fleet.replicas.values()]
-    ran = [(resource, each) for resource, each in ran if (each.namespace, each.deployment) in known]
-    resources = {(each.namespace, each.name): scenario.resources[each.namespace, each.name] for each in manual}
-    resources |= {(each.namespace, each.name): resource for resource, each in ran}
-    return replace(scenario, running=(*(each for __, each in ran), *manual), resources=resources)
+    ran = [
+        (resource, replica) for resource, replica in ran if (replica.namespace, replica.deployment) in deployment_keys
+    ]
+    resources = {
+        (replica.namespace, replica.name): scenario.resources[replica.namespace, replica.name] for replica in manual
+    }
+    resources |= {(replica.namespace, replica.name): resource for resource, replica in ran}
+    return replace(scenario, running=(*(replica for __, replica in ran), *manual), resources=resources)
 
 
 def usable_endpoints(
@@ -182,7 +194,9 @@ def usable_endpoints(
     context = scenario.context
     clusters = {cluster.name: cluster for cluster in scenario.clusters}
     composed = [
-        found for replica in replicas if (found := _endpoint(context, replica, clusters.get(replica.spec.cluster_name)))
+        endpoint
+        for replica in replicas
+        if (endpoint := _endpoint(context, replica, clusters.get(replica.spec.cluster_name)))
     ]
     index = LabelIndex([*composed, *context.fleet.external.values()])
     chosen: Sequence[api.ModelService] = list(context.fleet.services.values() if services is None else services)

@@ -43,21 +43,21 @@ from .traffic import missing_credential
 _NOT_OBSERVED = ReplicaState(None, None)
 
 
-def statuses(plan: Plan, now: str) -> tuple[Object, ...]:
+def statuses(plan: Plan, timestamp: str) -> tuple[Object, ...]:
     """Return every resource with its status: apiVersion, kind, name, namespace, status.
 
-    `now` (RFC 3339) is the transition time of changed conditions. Empty when the fleet is not observed."""
+    `timestamp` (RFC 3339) is the transition time of changed conditions. Empty when the fleet is not observed."""
     observed = plan.context.observed
     if observed is None:
         return ()
-    found = []
+    status_objects = []
     for subject, status in _all(plan, observed):
         ref = subject.ref
         generation = subject.generation or _generation(observed, ref)
         metadata = {"name": ref.name, **({"namespace": ref.namespace} if ref.namespace else {})}
         head = {"apiVersion": subject.api_version, "kind": ref.kind, "metadata": metadata}
-        found.append({**head, "status": status.wire(plan.context.statuses.get(ref), generation, now)})
-    return tuple(found)
+        status_objects.append({**head, "status": status.wire(plan.context.statuses.get(ref), generation, timestamp)})
+    return tuple(status_objects)
 
 
 @dataclass(frozen=True)
@@ -83,8 +83,8 @@ def _generation(observed: Observed, ref: Ref) -> int | None:
 
 
 def _all(plan: Plan, observed: Observed) -> Iterator[_Status]:
-    for each in plan.context.fleet.classes.values():
-        yield _Subject.of(each), inference_class(each, previous=_before(plan, each.ref))
+    for resource_class in plan.context.fleet.classes.values():
+        yield _Subject.of(resource_class), inference_class(resource_class, previous=_before(plan, resource_class.ref))
     for platform in plan.platforms.values():
         if platform.status is not None:
             yield _Subject.of(platform.resource), platform.status
@@ -119,8 +119,8 @@ def _infrastructure(plan: Plan, platform: Platform) -> Iterator[_Status]:
             component = declared if silent or observed is None else observed.stack
             gateway = platform.status.fields.gateway if platform.status else None
             if gateway:
-                known = api.construct(StackGatewayStatus, address=gateway.address)
-                fields = api.construct(ServingStackStatus, gateway=known)
+                stack_gateway = api.construct(StackGatewayStatus, address=gateway.address)
+                fields = api.construct(ServingStackStatus, gateway=stack_gateway)
         else:
             component = declared if silent or observed is None else observed.provisioned
         generation = number(value, "metadata", "generation") or None
@@ -135,13 +135,13 @@ def _unready(plan: Plan, endpoints: Iterable[_Status]) -> dict[Key, list[str]]:
         for endpoint in (*plan.traffic.endpoints, *plan.context.fleet.external.values())
         if endpoint.labels.get(names.DEPLOYMENT_LABEL)
     }
-    found: dict[Key, list[str]] = {}
+    unready: dict[Key, list[str]] = {}
     for subject, status in endpoints:
         ready = status.condition(READY)
         if subject.ref in deployments and ready is not None and ready.status == "False":
             key = (subject.ref.namespace, deployments[subject.ref])
-            found.setdefault(key, []).append(subject.ref.name)
-    return found
+            unready.setdefault(key, []).append(subject.ref.name)
+    return unready
 
 
 def _gateway(plan: Plan, observed: Observed) -> Iterator[_Status]:
@@ -154,8 +154,8 @@ def _gateway(plan: Plan, observed: Observed) -> Iterator[_Status]:
         yield _Subject.of(gateway), model_gateway_status(plan, gateway)
     for leaving in plan.models.leaving:
         subject = _Subject(api.InferenceGateway.group_version(), leaving.ref)
-        before = _before(plan, leaving.ref)
-        yield subject, leaving_gateway(leaving.address, leaving.certificate, leaving.message, previous=before)
+        earlier_status = _before(plan, leaving.ref)
+        yield subject, leaving_gateway(leaving.address, leaving.certificate, leaving.message, previous=earlier_status)
 
 
 def model_gateway_status(plan: Plan, gateway: api.InferenceGateway) -> Status[InferenceGatewayStatus]:
@@ -172,10 +172,10 @@ def model_gateway_status(plan: Plan, gateway: api.InferenceGateway) -> Status[In
 
 
 def _replicas(plan: Plan) -> Iterator[_Status]:
-    known = {cluster.name for cluster in plan.clusters}
+    cluster_names = {cluster.name for cluster in plan.clusters}
     for replica in plan.composed:
         cluster = replica.spec.cluster_name
-        waiting = "" if cluster in known else f"Waiting for InferenceCluster {cluster}"
+        waiting = "" if cluster in cluster_names else f"Waiting for InferenceCluster {cluster}"
         state = plan.states.get((replica.namespace, replica.name), _NOT_OBSERVED)
         yield _Subject.of(replica), model_replica(replica, state, _before(plan, replica.ref), waiting=waiting)
 
@@ -185,9 +185,11 @@ def _endpoints(plan: Plan, observed: Observed) -> Iterator[_Status]:
     backend = backend_of(context.fleet.path_gateway)
     has_path = context.fleet.serves_paths
     by_models = {
-        (each.route.service.namespace, member.endpoint.name): each.problems.get(member.endpoint.name, "")
-        for each in plan.models.routes
-        for member in each.route.resolution.members
+        (routed_model.route.service.namespace, member.endpoint.name): routed_model.problems.get(
+            member.endpoint.name, ""
+        )
+        for routed_model in plan.models.routes
+        for member in routed_model.route.resolution.members
     }
     for endpoint in (*plan.traffic.endpoints, *context.fleet.external.values()):
         finding = endpoint_problem(endpoint)
@@ -211,8 +213,10 @@ def _services(plan: Plan, observed: Observed, routes: Iterable[_RouteStatus]) ->
     by_service: dict[Key, list[Condition]] = {}
     for route, routing in routes:
         key = (route.namespace, route.spec.service_name)
-        by_service.setdefault(key, []).extend(each for each in routing.conditions if each.type == "RoutingReady")
-    resolutions = {each.route.service.ref: each.route.resolution for each in plan.models.routes}
+        by_service.setdefault(key, []).extend(
+            condition for condition in routing.conditions if condition.type == "RoutingReady"
+        )
+    resolutions = {routed_model.route.service.ref: routed_model.route.resolution for routed_model in plan.models.routes}
     for routed in plan.traffic.services:
         service = fleet.services.get((routed.namespace, routed.name))
         if service is None:
@@ -234,8 +238,8 @@ def _services(plan: Plan, observed: Observed, routes: Iterable[_RouteStatus]) ->
 
 
 def refused_gateways(plan: Plan, service: api.ModelService) -> str:
-    """Return why gateways that select a service are not made."""
-    selecting = (each.name for each in plan.context.fleet.model_gateways if each.serves(service.labels))
+    """Return the reasons for the refusal of gateways that select a service."""
+    selecting = (gateway.name for gateway in plan.context.fleet.model_gateways if gateway.serves(service.labels))
     reasons = (f"{name} is not made: {plan.models.refused[name]}" for name in selecting if name in plan.models.refused)
     return "; ".join(reasons)
 
@@ -246,23 +250,23 @@ def _routes(plan: Plan) -> Iterator[_RouteStatus]:
         gateway.name: model_gateway_status(plan, gateway).fields.address or ""
         for gateway in plan.context.fleet.model_gateways
     }
-    known: dict[str, Contested] = {}
-    for each in plan.models.routes:
-        route, cluster = composed_route(each.route), each.route.gateway.spec.cluster_name or ""
+    contested_by_cluster: dict[str, Contested] = {}
+    for routed_model in plan.models.routes:
+        route, cluster = composed_route(routed_model.route), routed_model.route.gateway.spec.cluster_name or ""
         seen = plan.context.observed_cluster(cluster)
-        if cluster not in known:
-            known[cluster] = contested(seen.objects) if seen else {}
-        endpoints = {member.endpoint.name: "" for member in each.route.resolution.members}
+        if cluster not in contested_by_cluster:
+            contested_by_cluster[cluster] = contested(seen.objects) if seen else {}
+        endpoints = {member.endpoint.name: "" for member in routed_model.route.resolution.members}
         yield (
             route,
             model_route(
                 route,
                 cluster,
-                each.objects,
+                routed_model.objects,
                 seen.objects if seen and not seen.unreachable else None,
-                endpoints={**endpoints, **each.problems},
-                address=addresses[each.route.gateway.name],
-                conflict=conflict(known[cluster], each.ai_routes),
+                endpoints={**endpoints, **routed_model.problems},
+                address=addresses[routed_model.route.gateway.name],
+                conflict=conflict(contested_by_cluster[cluster], routed_model.ai_routes),
                 is_declared=plan.context.declared(cluster),
                 previous=_before(plan, route.ref),
             ),
@@ -272,9 +276,9 @@ def _routes(plan: Plan) -> Iterator[_RouteStatus]:
 def _policies(plan: Plan) -> Iterator[_Status]:
     """Yield the statuses of policies: what gateways that route requests to their services say of their budgets."""
     asking: dict[Ref, list[api.InferenceGateway]] = {}
-    for each in plan.models.routes:
-        if each.objects and each.route.gateway.spec.auth:
-            asking.setdefault(each.route.service.ref, []).append(each.route.gateway)
+    for routed_model in plan.models.routes:
+        if routed_model.objects and routed_model.route.gateway.spec.auth:
+            asking.setdefault(routed_model.route.service.ref, []).append(routed_model.route.gateway)
     for __, policy in sorted(plan.context.fleet.policies.items()):
         services = plan.context.selection.services(policy)
         gateways = {gateway.name: gateway for service in services for gateway in asking.get(service.ref, ())}
@@ -290,7 +294,9 @@ def _at_gateway(plan: Plan, policy: api.CallerPolicy, gateway: api.InferenceGate
     if seen is None or seen.unreachable:
         why = f": {seen.unreachable}" if seen else ""
         return GatewayBudgets(gateway.name, unread=f"cluster {cluster} has not been observed{why}")
-    of_policy = (each for each in seen.budgets if (each.namespace, each.policy) == (policy.namespace, policy.name))
+    of_policy = (
+        budget for budget in seen.budgets if (budget.namespace, budget.policy) == (policy.namespace, policy.name)
+    )
     return GatewayBudgets(gateway.name, {budget.name: budget for budget in of_policy})
 
 

@@ -169,11 +169,11 @@ class Shortfall:
     is_searched: bool = True
 
     def __str__(self) -> str:
-        return ". ".join(part for part in (self.what, *self.why, self.fixes) if part)
+        return ". ".join(sentence for sentence in (self.what, *self.why, self.fixes) if sentence)
 
     @property
     def what(self) -> str:
-        """Return what is lost, and what is left."""
+        """Return the remaining number of endpoints, gateways or replicas, and the loss."""
         what = {
             "service": "no endpoint",
             "gateway": "no gateway",
@@ -182,54 +182,62 @@ class Shortfall:
         what += f" on clusters with {self.requirement.label}" if self.requirement.label else ""
         if not self.lost:
             return f"{self.requirement} has {what} even without a loss"
-        more = f", the first of {self.losses} such losses" if self.losses > 1 else ""
-        return f"{self.requirement} has {what} after a loss of {' and '.join(self.lost)}{more}"
+        repeat_note = f", the first of {self.losses} such losses" if self.losses > 1 else ""
+        return f"{self.requirement} has {what} after a loss of {' and '.join(self.lost)}{repeat_note}"
 
     @property
     def why(self) -> list[str]:
-        """Return why what is lost finds no other place."""
+        """Return the reasons for the missing replacements."""
         if self.requirement.kind == "gateway":
             return [_serving_alone(self.requirement.gateways)]
         pending = [
-            "; ".join([f"{each.namespace}/{each.deployment}: {each.message}", *first_lines(map(str, each.refusals), 2)])
-            for each in self.pending
+            "; ".join(
+                [
+                    f"{deployment.namespace}/{deployment.deployment}: {deployment.message}",
+                    *first_lines(map(str, deployment.refusals), 2),
+                ]
+            )
+            for deployment in self.pending
         ]
-        gone = [(each.replica, each.reason) for each in self.preempted]
-        said = [f"{each.namespace}/{each.deployment} on {each.cluster}: {reason}" for each, reason in gone] + pending
-        return said or [f"{name}: replicas is {number}, and none is pending" for name, number in self.placed]
+        preempted = [(entry.replica, entry.reason) for entry in self.preempted]
+        reasons = [
+            f"{replica.namespace}/{replica.deployment} on {replica.cluster}: {reason}" for replica, reason in preempted
+        ] + pending
+        return reasons or [f"{name}: replicas is {number}, and none is pending" for name, number in self.placed]
 
     @property
     def fixes(self) -> str:
-        """Return what would fix it."""
+        """Return the change that would fix the shortfall, with its price."""
         if self.requirement.kind == "gateway":
-            place = "another cluster" if self.requirement.gateways else "a cluster of the fleet"
-            return f"An InferenceGateway on {place} whose serviceSelector matches its labels would fix it"
+            cluster = "another cluster" if self.requirement.gateways else "a cluster of the fleet"
+            return f"An InferenceGateway on {cluster} whose serviceSelector matches its labels would fix it"
         if self.remediation:
             return f"{capitalized(str(self.remediation))} would fix it{_price_text(self.remediation)}"
         if self.first_step:
             step, lost = self.first_step
-            part = f"{capitalized(str(step))} would fix it as long as nothing is lost{_price_text(step)}"
+            fix = f"{capitalized(str(step))} would fix it as long as nothing is lost{_price_text(step)}"
             nothing = ". Nothing was found that would do both" if self.is_searched else ""
-            return f"{part}, not after a loss of {' and '.join(lost)}{nothing}"
+            return f"{fix}, not after a loss of {' and '.join(lost)}{nothing}"
         return "Nothing was found that would fix it" if self.is_searched else ""
 
 
 def _serving_alone(gateways: Sequence[tuple[str, str]]) -> str:
-    """Return which gateways serve a service, by cluster, where these are all."""
-    shown = [f"{name} on {cluster}" for cluster, name in gateways]
-    if not shown:
+    """Return a sentence that names all gateways of a service, by cluster."""
+    descriptions = [f"{name} on {cluster}" for cluster, name in gateways]
+    if not descriptions:
         return "No InferenceGateway of the fleet serves it"
-    return f"Only InferenceGateway {some(shown)} {'serves' if len(shown) == 1 else 'serve'} it"
+    return f"Only InferenceGateway {some(descriptions)} {'serves' if len(descriptions) == 1 else 'serve'} it"
 
 
 def _price_text(remediation: Addition) -> str:
-    """Return what the nodes of a remediation cost, or by what it is the cheapest one; empty for one without nodes."""
+    """Return the price of the nodes of a remediation, or the criterion by which it is the cheapest one; "" for a
+    remediation without nodes."""
     if not remediation.nodes:
         return ""
     if remediation.per_hour is not None:
         return f", for {money(remediation.per_hour, remediation.currency)} per hour"
-    known = "its price is not known" if remediation.currency else "prices are not known"
-    return f" (the fewest nodes that do, as {known})"
+    reason = "its price is not known" if remediation.currency else "prices are not known"
+    return f" (the fewest nodes that do, as {reason})"
 
 
 @dataclass(frozen=True)
@@ -261,34 +269,37 @@ def survey(plan: Plan, options: Options, of_fleet: Survival | None = None) -> Su
     requirements = required.of(scenario)
     losses = _losses(requirements, scenario.clusters)
     remediator = _Remediator(scenario, required)
-    found = [remediator.with_fix(each) for each in _shortfalls(scenario, required, requirements, losses[:MOST_LOSSES])]
-    return Survey(tuple(requirements), len(losses), min(len(losses), MOST_LOSSES), tuple(found))
+    shortfalls = [
+        remediator.with_fix(shortfall)
+        for shortfall in _shortfalls(scenario, required, requirements, losses[:MOST_LOSSES])
+    ]
+    return Survey(tuple(requirements), len(losses), min(len(losses), MOST_LOSSES), tuple(shortfalls))
 
 
 def _required(deployments: Iterable[Deployment]) -> dict[Key, list[Minimum]]:
-    """Return how many replicas of deployments have to be left, of those that say so: once for the whole fleet, and for
-    each label of clusters."""
-    found: dict[Key, list[Minimum]] = {}
-    for deployment in sorted(deployments, key=lambda each: each.key):
-        least: dict[str, int] = {}
+    """Return the minimum numbers of replicas of deployments that have a minimum: for the whole fleet, and for each
+    label of clusters."""
+    minimums: dict[Key, list[Minimum]] = {}
+    for deployment in sorted(deployments, key=lambda deployment: deployment.key):
+        replicas_by_key: dict[str, int] = {}
         for entry in deployment.minimum:
-            least[entry.topology_key] = max(entry.replicas, least.get(entry.topology_key, 0))
-        entries = [Minimum(replicas, key) for key, replicas in sorted(least.items()) if replicas]
+            replicas_by_key[entry.topology_key] = max(entry.replicas, replicas_by_key.get(entry.topology_key, 0))
+        entries = [Minimum(replicas, key) for key, replicas in sorted(replicas_by_key.items()) if replicas]
         if entries:
-            found[deployment.key] = entries
-    return found
+            minimums[deployment.key] = entries
+    return minimums
 
 
 class _Requirements:
     """Losses that services and deployments have to survive, and what has to be left after them."""
 
     def __init__(self, scenario: Scenario, of_fleet: Survival | None) -> None:
-        self._priorities = {each.key: each.priority for each in scenario.deployments}
-        self._preempts = {each.key for each in scenario.deployments if each.preempts}
+        self._priorities = {deployment.key: deployment.priority for deployment in scenario.deployments}
+        self._preempts = {deployment.key for deployment in scenario.deployments if deployment.preempts}
         self._fleet = scenario.context.fleet
-        given = {key: service.spec.survive or of_fleet for key, service in sorted(self._fleet.services.items())}
-        self._services = {key: survival for key, survival in given.items() if survival is not None}
-        self._clusters = frozenset(each.name for each in scenario.clusters)
+        survivals = {key: service.spec.survive or of_fleet for key, service in sorted(self._fleet.services.items())}
+        self._services = {key: survival for key, survival in survivals.items() if survival is not None}
+        self._clusters = frozenset(cluster.name for cluster in scenario.clusters)
         self._reached = reaches(scenario.context, self._clusters)
         self._required = _required(scenario.deployments)
         self._deployments = dict.fromkeys(self._required, of_fleet) if of_fleet else {}
@@ -297,41 +308,42 @@ class _Requirements:
                 self._deployments[owner] = _stricter(survival, self._deployments.get(owner, survival))
 
     def of(self, scenario: Scenario, only: Requirement | None = None) -> list[Requirement]:
-        """Return what has to be left of each service and deployment, with the places that a fleet has for them."""
+        """Return the requirements of each service and deployment, with the number of replicas on each cluster."""
         keys = [key for key in self._services if only is None or (only.kind, only.key) == ("service", key)]
-        lost = self._clusters.difference(each.name for each in scenario.clusters)
+        lost = self._clusters.difference(cluster.name for cluster in scenario.clusters)
         reached = self._reached if only is None else {}
         endpoints = usable_endpoints(
             scenario, scenario.resources.values(), [scenario.context.fleet.services[key] for key in keys]
         )
-        found = []
+        requirements = []
         for key in keys:
             replicas = [scenario.resources.get((key[0], member.endpoint.name)) for member in endpoints[key]]
-            places = Counter(replica.spec.cluster_name if replica else "" for replica in replicas)
-            found.append(_requirement("service", key, self._services[key], 1, places))
+            replica_counts = Counter(replica.spec.cluster_name if replica else "" for replica in replicas)
+            requirements.append(_requirement("service", key, self._services[key], 1, replica_counts))
             if key in reached:
-                found.append(_of_gateways(key, self._services[key], reached[key].without(lost)))
+                requirements.append(_of_gateways(key, self._services[key], reached[key].without(lost)))
         for key, entries in self._required.items():
             if key in self._deployments and (only is None or (only.kind, only.key) == ("deployment", key)):
-                running = [each for each in scenario.running if (each.namespace, each.deployment) == key]
-                places = Counter(each.cluster for each in running)
-                more = self._of_deployment(scenario, key, entries, places)
-                found += [each for each in more if only is None or each.label == only.label]
+                running = [replica for replica in scenario.running if (replica.namespace, replica.deployment) == key]
+                replica_counts = Counter(replica.cluster for replica in running)
+                candidates = self._of_deployment(scenario, key, entries, replica_counts)
+                requirements += [candidate for candidate in candidates if only is None or candidate.label == only.label]
         held_back = _held_back(scenario) if self._preempts else {}
         return [
             replace(requirement, gives_way_to=self._gives_way_to(scenario, requirement, held_back))
-            for requirement in found
+            for requirement in requirements
         ]
 
     def _of_deployment(
-        self, scenario: Scenario, key: Key, entries: Iterable[Minimum], places: Counter[str]
+        self, scenario: Scenario, key: Key, entries: Iterable[Minimum], replica_counts: Counter[str]
     ) -> Iterator[Requirement]:
-        """Yield what has to be left of a deployment: of all its replicas, and of those on each label of clusters."""
-        (deployment,) = (each for each in scenario.deployments if each.key == key)
+        """Yield the requirements of a deployment: for all its replicas, and for the replicas on each label of
+        clusters."""
+        (deployment,) = (candidate for candidate in scenario.deployments if candidate.key == key)
         survival = self._deployments[key]
         for entry in entries:
             if not entry.topology_key:
-                yield _requirement("deployment", key, survival, entry.replicas, places)
+                yield _requirement("deployment", key, survival, entry.replicas, replica_counts)
                 continue
             clusters: dict[str, set[str]] = {}
             for cluster in scenario.clusters:
@@ -339,8 +351,8 @@ class _Requirements:
                 if value and not cluster_refusal(deployment, cluster):
                     clusters.setdefault(value, set()).add(cluster.name)
             for value, names_of in sorted(clusters.items()):
-                there = Counter({name: number for name, number in places.items() if name in names_of})
-                requirement = _requirement("deployment", key, survival, entry.replicas, there)
+                domain_counts = Counter({name: number for name, number in replica_counts.items() if name in names_of})
+                requirement = _requirement("deployment", key, survival, entry.replicas, domain_counts)
                 yield replace(requirement, label=f"{entry.topology_key}={value}", within=frozenset(names_of))
 
     def _gives_way_to(
@@ -350,7 +362,7 @@ class _Requirements:
         if not self._preempts or requirement.kind == "gateway":
             return frozenset()
         lowest = min((self._priorities.get(key, 0) for key in self.behind(requirement)), default=0)
-        running = [(each.cluster, (each.namespace, each.deployment)) for each in scenario.running]
+        running = [(replica.cluster, (replica.namespace, replica.deployment)) for replica in scenario.running]
         running += [(cluster, key) for key, clusters in held_back.items() for cluster in clusters]
         return frozenset(
             cluster for cluster, key in running if key in self._preempts and self._priorities[key] > lowest
@@ -368,12 +380,15 @@ class _Requirements:
 
     def _behind(self, service: Key) -> list[Key]:
         """Return the deployments whose replicas are, or would be, endpoints of a service."""
-        asked = [entry.selector.match_labels for entry in self._fleet.services[service].spec.endpoints]
+        selectors = [entry.selector.match_labels for entry in self._fleet.services[service].spec.endpoints]
         return [
             key
             for key, labels in self._labels.items()
             if key[0] == service[0]
-            and any(all(name in _OF_PLACE or labels.get(name) == each[name] for name in each) for each in asked)
+            and any(
+                all(name in _OF_PLACE or labels.get(name) == selector[name] for name in selector)
+                for selector in selectors
+            )
         ]
 
     @cached_property
@@ -382,19 +397,21 @@ class _Requirements:
         return {key: replica_labels(deployment, "", 0) for key, deployment in deployments}
 
 
-def _requirement(kind: Kind, key: Key, survival: Survival, least: int, places: Counter[str]) -> Requirement:
-    return Requirement(kind, *key, survival.clusters, least, places, survival.when_unsatisfiable == "Fail")
+def _requirement(kind: Kind, key: Key, survival: Survival, minimum: int, counts: Counter[str]) -> Requirement:
+    return Requirement(kind, *key, survival.clusters, minimum, counts, survival.when_unsatisfiable == "Fail")
 
 
 def _of_gateways(key: Key, survival: Survival, reach: Reach) -> Requirement:
-    """Return what has to be left of the gateways that serve a service."""
-    places = Counter([*reach.gateways.values(), *([""] if reach.has_path else [])])
+    """Return the requirement for the gateways of a service."""
+    gateway_counts = Counter([*reach.gateways.values(), *([""] if reach.has_path else [])])
     gateways = sorted((cluster, name) for name, cluster in reach.gateways.items())
-    return replace(_requirement("gateway", key, survival, 1, places), gateways=tuple(gateways))
+    return replace(_requirement("gateway", key, survival, 1, gateway_counts), gateways=tuple(gateways))
 
 
-def _stricter(one: Survival, other: Survival) -> Survival:
-    return max(one, other, key=lambda each: (each.when_unsatisfiable == "Fail", each.clusters))
+def _stricter(survival: Survival, alternative: Survival) -> Survival:
+    return max(
+        survival, alternative, key=lambda candidate: (candidate.when_unsatisfiable == "Fail", candidate.clusters)
+    )
 
 
 def _held_back(scenario: Scenario) -> dict[Key, frozenset[str]]:
@@ -418,72 +435,90 @@ def _held_back(scenario: Scenario) -> dict[Key, frozenset[str]]:
 
 def _losses(requirements: Iterable[Requirement], clusters: Iterable[Cluster]) -> list[Clusters]:
     """Return the losses after which less is left elsewhere than some requirement asks for, single clusters first."""
-    known = sorted(cluster.name for cluster in clusters)
-    found: set[Clusters] = set()
+    cluster_names = sorted(cluster.name for cluster in clusters)
+    violating: set[Clusters] = set()
     for requirement in requirements:
         if requirement.is_unmet:
             continue
-        for one in sorted(requirement.critical_clusters):
-            others = ((min(one, other), max(one, other)) for other in known if other != one)
-            lost: Iterator[Clusters] = iter([(one,)])
-            losses = itertools.chain(lost, others if requirement.clusters > 1 else ())
-            found.update(filter(requirement.is_violated_by, losses))
-    return sorted(found, key=lambda each: (len(each), each))
+        for cluster in sorted(requirement.critical_clusters):
+            pairs = (
+                (min(cluster, second_cluster), max(cluster, second_cluster))
+                for second_cluster in cluster_names
+                if second_cluster != cluster
+            )
+            lost: Iterator[Clusters] = iter([(cluster,)])
+            losses = itertools.chain(lost, pairs if requirement.clusters > 1 else ())
+            violating.update(filter(requirement.is_violated_by, losses))
+    return sorted(violating, key=lambda loss: (len(loss), loss))
 
 
 def _shortfalls(
     scenario: Scenario, required: _Requirements, requirements: Sequence[Requirement], losses: Iterable[Clusters]
 ) -> list[Shortfall]:
     """Return the requirements that are not met after some of these losses, or even without one; each with the first."""
-    found: dict[int, Shortfall] = {}
-    replicas = {each.key: each.replicas for each in scenario.deployments}
-    is_any_unmet = any(each.is_unmet for each in requirements)
+    shortfalls: dict[int, Shortfall] = {}
+    replicas = {deployment.key: deployment.replicas for deployment in scenario.deployments}
+    is_any_unmet = any(requirement.is_unmet for requirement in requirements)
     held_back: frozenset[str] = frozenset().union(*_held_back(scenario).values())
     for lost in [*([()] if is_any_unmet else []), *losses]:
-        violated = [each for each in requirements if each.is_unmet is not bool(lost) and each.is_violated_by(lost)]
-        after, displaced = without(scenario, Loss(frozenset(lost)))
-        among = {(each.replica.namespace, each.replica.deployment) for each in displaced} if lost else None
+        violated = [
+            requirement
+            for requirement in requirements
+            if requirement.is_unmet is not bool(lost) and requirement.is_violated_by(lost)
+        ]
+        remaining_scenario, displaced = without(scenario, Loss(frozenset(lost)))
+        among = {(entry.replica.namespace, entry.replica.deployment) for entry in displaced} if lost else None
         if (among and required.preempts(among)) or not held_back.isdisjoint(lost):
-            decided = after.schedule()
-            settled = {each.subject: each.left(()) for each in required.of(after.after(decided))}
-            numbers = [settled.get(each.subject, 0) for each in violated]
+            decided = remaining_scenario.schedule()
+            settled = {
+                candidate.subject: candidate.left(()) for candidate in required.of(remaining_scenario.after(decided))
+            }
+            numbers = [settled.get(requirement.subject, 0) for requirement in violated]
         else:
-            decided = after.schedule_missing(among)
-            numbers = _left(violated, lost, after, decided)
-        for requirement, left in zip(violated, numbers, strict=True):
-            if left >= requirement.least:
+            decided = remaining_scenario.schedule_missing(among)
+            numbers = _left(violated, lost, remaining_scenario, decided)
+        for requirement, remaining in zip(violated, numbers, strict=True):
+            if remaining >= requirement.least:
                 continue
-            first = found.get(id(requirement))
-            if first is None:
-                behind = required.behind(requirement)
-                pending = tuple(each for each in decided.pending if (each.namespace, each.deployment) in behind)
-                gone = tuple(
+            known_shortfall = shortfalls.get(id(requirement))
+            if known_shortfall is None:
+                deployments = required.behind(requirement)
+                pending = tuple(
+                    entry for entry in decided.pending if (entry.namespace, entry.deployment) in deployments
+                )
+                preempted = tuple(
                     entry
                     for entry in decided.dropped
                     if entry.preempted_by
                     and not entry.evicted
-                    and (entry.replica.namespace, entry.replica.deployment) in behind
+                    and (entry.replica.namespace, entry.replica.deployment) in deployments
                 )
-                missing = {(each.namespace, each.deployment) for each in pending}
-                placed = tuple(("/".join(key), replicas[key]) for key in behind if key not in missing)
-                found[id(requirement)] = Shortfall(requirement, lost, left, pending, gone, placed)
+                missing = {(entry.namespace, entry.deployment) for entry in pending}
+                placed = tuple(("/".join(key), replicas[key]) for key in deployments if key not in missing)
+                shortfalls[id(requirement)] = Shortfall(requirement, lost, remaining, pending, preempted, placed)
             else:
-                found[id(requirement)] = replace(first, losses=first.losses + 1)
-    return [found[id(each)] for each in requirements if id(each) in found]
+                shortfalls[id(requirement)] = replace(known_shortfall, losses=known_shortfall.losses + 1)
+    return [shortfalls[id(requirement)] for requirement in requirements if id(requirement) in shortfalls]
 
 
-def _left(requirements: Sequence[Requirement], lost: Clusters, after: Scenario, decided: Schedule) -> list[int]:
-    """Return what is left for each requirement after a loss, with what is placed again."""
+def _left(requirements: Sequence[Requirement], lost: Clusters, scenario: Scenario, decided: Schedule) -> list[int]:
+    """Return the remaining number for each requirement after a loss, including rescheduled replicas."""
     placed = [placement for placement in decided.placements if placement.state == "new"]
-    replicas = [after.resource(placement) for placement in placed]
-    own = {(replica.namespace, replica.name) for replica in replicas}
-    again = Counter(((each.namespace, each.deployment), each.cluster) for each in placed)
-    services = [after.context.fleet.services[each.key] for each in requirements if each.kind == "service"]
-    endpoints = usable_endpoints(after, replicas, services)
+    replicas = [scenario.resource(placement) for placement in placed]
+    replica_keys = {(replica.namespace, replica.name) for replica in replicas}
+    again = Counter(((placement.namespace, placement.deployment), placement.cluster) for placement in placed)
+    services = [
+        scenario.context.fleet.services[requirement.key]
+        for requirement in requirements
+        if requirement.kind == "service"
+    ]
+    endpoints = usable_endpoints(scenario, replicas, services)
 
     def placed_again(requirement: Requirement) -> int:
         if requirement.kind == "service":
-            return sum((requirement.namespace, member.endpoint.name) in own for member in endpoints[requirement.key])
+            return sum(
+                (requirement.namespace, member.endpoint.name) in replica_keys for member in endpoints[requirement.key]
+            )
         return sum(
             number
             for (key, cluster), number in again.items()
@@ -501,42 +536,48 @@ class _Remediator:
         self._scenario, self._required = scenario, required
         self._tries = MOST_TRIES
 
-    def with_fix(self, found: Shortfall) -> Shortfall:
+    def with_fix(self, shortfall: Shortfall) -> Shortfall:
         """Return a shortfall with the cheapest addition that fixes it."""
-        for addition in sorted(map(self._priced, self._additions(found)), key=addition_order):
+        for addition in sorted(map(self._priced, self._additions(shortfall)), key=addition_order):
             if self._tries <= 0:
-                return replace(found, is_searched=False)
+                return replace(shortfall, is_searched=False)
             self._tries -= 1
-            lost = self._first_loss(addition, found.requirement)
+            lost = self._first_loss(addition, shortfall.requirement)
             if lost is None:
-                return replace(found, remediation=addition, first_step=None)
-            if lost and not found.lost and not found.first_step:
-                found = replace(found, first_step=(addition, lost))
-        return found
+                return replace(shortfall, remediation=addition, first_step=None)
+            if lost and not shortfall.lost and not shortfall.first_step:
+                shortfall = replace(shortfall, first_step=(addition, lost))
+        return shortfall
 
-    def _additions(self, found: Shortfall) -> Iterator[Addition]:
-        behind = self._required.behind(found.requirement)
-        for key, number in itertools.product(behind, range(1, _MOST_REPLICAS + 1)):
+    def _additions(self, shortfall: Shortfall) -> Iterator[Addition]:
+        deployments = self._required.behind(shortfall.requirement)
+        for key, number in itertools.product(deployments, range(1, _MOST_REPLICAS + 1)):
             yield Addition(deployment=key, replicas=number)
         full = {
             (cluster, refusal.pool)
-            for each in found.pending
-            for refusal in each.refusals
+            for entry in shortfall.pending
+            for refusal in entry.refusals
             if refusal.is_full and refusal.pool
             for cluster in refusal.clusters
         }
         for (cluster, pool), number in itertools.product(sorted(full)[:_MOST_POOLS], range(1, _MOST_NODES + 1)):
             yield Addition(cluster=cluster, pools=(pool,), nodes=number)
-        for cluster in found.lost:
-            owners = {(each.namespace, each.deployment) for each in self._scenario.running if each.cluster == cluster}
+        for cluster in shortfall.lost:
+            owners = {
+                (replica.namespace, replica.deployment)
+                for replica in self._scenario.running
+                if replica.cluster == cluster
+            }
             # Others give way to what preempts, unless that has a place as well.
-            lacking = {key for key in owners if key in behind or (found.preempted and self._required.preempts([key]))}
-            here = [
-                each
-                for each in self._scenario.running
-                if each.cluster == cluster and (each.namespace, each.deployment) in lacking
+            lacking = {
+                key for key in owners if key in deployments or (shortfall.preempted and self._required.preempts([key]))
+            }
+            lacking_replicas = [
+                replica
+                for replica in self._scenario.running
+                if replica.cluster == cluster and (replica.namespace, replica.deployment) in lacking
             ]
-            pools = tuple(dict.fromkeys(pool for each in here for pool in pools_of(each)))
+            pools = tuple(dict.fromkeys(pool for replica in lacking_replicas for pool in pools_of(replica)))
             for number in range(1, _MOST_NODES + 1) if pools else ():
                 yield Addition(cluster=cluster, pools=pools, nodes=number, is_new_cluster=True)
 
@@ -549,8 +590,10 @@ class _Remediator:
             for pool in cluster.pools
             if pool.name in addition.pools
         ]
-        known: list[Decimal] = [price for price in pools if price is not None]
-        per_hour = sum(map(Fraction, known), Fraction(0)) * addition.nodes if len(known) == len(pools) else None
+        known_prices: list[Decimal] = [price for price in pools if price is not None]
+        per_hour = (
+            sum(map(Fraction, known_prices), Fraction(0)) * addition.nodes if len(known_prices) == len(pools) else None
+        )
         return replace(addition, per_hour=per_hour, currency=self._scenario.context.prices.currency)
 
     def _first_loss(self, addition: Addition, requirement: Requirement) -> Clusters | None:
@@ -562,25 +605,36 @@ class _Remediator:
         losses = _losses(requirements, grown.clusters)
         if len(losses) > MOST_LOSSES:
             return ()
-        short = (each for lost in losses or [()] for each in _shortfalls(grown, self._required, requirements, [lost]))
-        return next((each.lost for each in short), None)
+        short = (
+            shortfall
+            for lost in losses or [()]
+            for shortfall in _shortfalls(grown, self._required, requirements, [lost])
+        )
+        return next((shortfall.lost for shortfall in short), None)
 
 
 def _with(scenario: Scenario, addition: Addition) -> Scenario:
     if addition.deployment:
         deployments = tuple(
-            replace(each, replicas=each.replicas + addition.replicas) if each.key == addition.deployment else each
-            for each in scenario.deployments
+            replace(deployment, replicas=deployment.replicas + addition.replicas)
+            if deployment.key == addition.deployment
+            else deployment
+            for deployment in scenario.deployments
         )
         return replace(scenario, deployments=deployments)
-    given = next(cluster for cluster in scenario.clusters if cluster.name == addition.cluster)
+    cluster_to_extend = next(cluster for cluster in scenario.clusters if cluster.name == addition.cluster)
     if addition.is_new_cluster:
-        taken = {cluster.name for cluster in scenario.clusters}
-        name = next(name for number in itertools.count(2) if (name := f"{given.name}-{number}") not in taken)
-        pools = tuple(pool.rebuilt(addition.nodes) for pool in given.pools if pool.name in addition.pools)
-        return replace(scenario, clusters=(*scenario.clusters, replace(given, name=name, pools=pools)))
+        cluster_names = {cluster.name for cluster in scenario.clusters}
+        name = next(
+            name for number in itertools.count(2) if (name := f"{cluster_to_extend.name}-{number}") not in cluster_names
+        )
+        pools = tuple(pool.rebuilt(addition.nodes) for pool in cluster_to_extend.pools if pool.name in addition.pools)
+        return replace(scenario, clusters=(*scenario.clusters, replace(cluster_to_extend, name=name, pools=pools)))
     pools = tuple(
-        pool.with_nodes(pool.nodes + addition.nodes) if pool.name in addition.pools else pool for pool in given.pools
+        pool.with_nodes(pool.nodes + addition.nodes) if pool.name in addition.pools else pool
+        for pool in cluster_to_extend.pools
     )
-    changed = replace(given, pools=pools)
-    return replace(scenario, clusters=tuple(changed if each is given else each for each in scenario.clusters))
+    changed = replace(cluster_to_extend, pools=pools)
+    return replace(
+        scenario, clusters=tuple(changed if cluster is cluster_to_extend else cluster for cluster in scenario.clusters)
+    )

@@ -105,11 +105,11 @@ def _address(context: Context, gateway: api.InferenceGateway | None) -> str:
     """Return the address of the gateway: the observed one, else the last known one."""
     if gateway is None and CONTROL_CLUSTER_GATEWAY in context.fleet.gateways:
         return ""
-    known = (gateway.status.address if gateway and gateway.status else None) or ""
+    manifest_address = (gateway.status.address if gateway and gateway.status else None) or ""
     earlier = text(context.statuses.get(Ref("InferenceGateway", "", CONTROL_CLUSTER_GATEWAY)), "address")
     if context.observed is None:
-        return known or earlier
-    return gateway_address(context.observed.control, context.observed.controller, earlier or known)
+        return manifest_address or earlier
+    return gateway_address(context.observed.control, context.observed.controller, earlier or manifest_address)
 
 
 def usable(context: Context, endpoint: api.ModelEndpoint) -> bool:
@@ -153,12 +153,12 @@ def _services(
         resolution = resolve(service, index, lambda endpoint: usable(context, endpoint))
         path = f"/{service.namespace}/{service.name}/"
         url = f"http://{address}{path.rstrip('/')}" if address else ""
-        kept = context.kept(service.ref, "") if service.namespace in blind or resolution.tier is None else []
-        if any(_refers_to(value, unreadable) for value in kept):
-            objects = _held(kept, backends)
+        earlier_objects = context.kept(service.ref, "") if service.namespace in blind or resolution.tier is None else []
+        if any(_refers_to(value, unreadable) for value in earlier_objects):
+            objects = _held(earlier_objects, backends)
             routed.append(RoutedService(*key, resolution, objects, path, url, held=True))
             continue
-        existed = any(value["kind"] == "HTTPRoute" for value in kept)
+        existed = any(value["kind"] == "HTTPRoute" for value in earlier_objects)
         objects = service_objects(service, resolution, backend, existed) if fleet.serves_paths else ()
         routed.append(RoutedService(*key, resolution, objects, path, url))
     for ref in sorted(ref for ref in fleet.held if ref.kind == "ModelService"):
@@ -193,10 +193,10 @@ def _refers_to(route: Object, backends: frozenset[Key]) -> bool:
     return any((namespace, reference["name"]) in backends for reference in _references(route))
 
 
-def _held(kept: Sequence[Object], backends: frozenset[Key]) -> tuple[Object, ...]:
+def _held(earlier_objects: Sequence[Object], backends: frozenset[Key]) -> tuple[Object, ...]:
     """Return the unchanged objects of a service, without references to backends that no longer exist."""
-    existing = backends | _service_names(kept)
-    return tuple(_without_missing(value, existing) for value in kept)
+    existing = backends | _service_names(earlier_objects)
+    return tuple(_without_missing(value, existing) for value in earlier_objects)
 
 
 def _without_missing(route: Object, backends: frozenset[Key]) -> Object:
@@ -204,13 +204,13 @@ def _without_missing(route: Object, backends: frozenset[Key]) -> Object:
     namespace = route["metadata"].get("namespace", "")
     if all((namespace, reference["name"]) in backends for reference in _references(route)):
         return route
-    kept = deepcopy(dict(route))
-    for rule in kept["spec"]["rules"]:
-        left = [
+    pruned_route = deepcopy(dict(route))
+    for rule in pruned_route["spec"]["rules"]:
+        remaining_backends = [
             reference
             for reference in rule.get("backendRefs") or ()
             if reference.get("namespace") or (namespace, reference["name"]) in backends
         ]
-        if left:
-            rule["backendRefs"] = left
-    return kept
+        if remaining_backends:
+            rule["backendRefs"] = remaining_backends
+    return pruned_route

@@ -84,10 +84,10 @@ class Volumes:
     def earlier(self, cache: Key, cluster: str) -> Sequence[Object]:
         """Return the objects that earlier runs composed for a cache on a cluster."""
         if cache not in self._earlier:
-            found: dict[str, list[Object]] = {}
-            for place, value in self.context.earlier(Ref("ModelCache", *cache)):
-                found.setdefault(place, []).append(value)
-            self._earlier[cache] = found
+            objects: dict[str, list[Object]] = {}
+            for object_cluster, value in self.context.earlier(Ref("ModelCache", *cache)):
+                objects.setdefault(object_cluster, []).append(value)
+            self._earlier[cache] = objects
         return self._earlier[cache].get(cluster, ())
 
     def clusters(self, cache: Key) -> frozenset[str]:
@@ -98,19 +98,19 @@ class Volumes:
     def storage_class(self, cluster: str) -> str:
         """Return the StorageClass of a cluster for caches, "" for none."""
         if cluster not in self._classes:
-            found = self.context.fleet.clusters.get(cluster)
-            self._classes[cluster] = storage_class(found) if found else ""
+            inference_cluster = self.context.fleet.clusters.get(cluster)
+            self._classes[cluster] = storage_class(inference_cluster) if inference_cluster else ""
         return self._classes[cluster]
 
     def claims(self, cache: Key, cluster: str) -> Mapping[str, Claim]:
         """Return the known claims of a cache on a cluster, by name: composed, observed, or mounted by replicas."""
         if (cache, cluster) not in self._claims:
-            found = dict.fromkeys(self._mounted_on(cache, cluster), Claim())
+            claims = dict.fromkeys(self._mounted_on(cache, cluster), Claim())
             for claim in (*self.earlier(cache, cluster), *self._observed(cache, cluster)):
                 if claim["kind"] == _CLAIM:
                     name = text(claim, "metadata", "name")
-                    found[name] = _merged(found.get(name, Claim()), claim)
-            self._claims[cache, cluster] = found
+                    claims[name] = _merged(claims.get(name, Claim()), claim)
+            self._claims[cache, cluster] = claims
         return self._claims[cache, cluster]
 
     def desired(self, cache: api.ModelCache, cluster: str) -> str:
@@ -165,8 +165,8 @@ class Volumes:
             fleet = self.context.fleet
             for replica in (*fleet.replicas.values(), *fleet.manual_before.values()):
                 for volume in filter(None, (current(replica), previous(replica))):
-                    place = (volume.cache, replica.spec.cluster_name)
-                    self._mounts.setdefault(place, set()).add(volume.claim)
+                    mount_key = (volume.cache, replica.spec.cluster_name)
+                    self._mounts.setdefault(mount_key, set()).add(volume.claim)
         return self._mounts.get((cache, cluster), set())
 
     def _observed(self, cache: Key, cluster: str) -> Sequence[Any]:
@@ -178,21 +178,21 @@ class Volumes:
         return observed.objects.labelled(_CLAIM, workloads, names.CACHE_LABEL, names.label_value(name))
 
 
-def _chosen(cache: api.ModelCache, key: Key, known: Mapping[str, Claim]) -> str:
+def _chosen(cache: api.ModelCache, key: Key, claims: Mapping[str, Claim]) -> str:
     digest = volume_id(cache)
-    first = known.get(claim_name(*key))
-    if claim_name(*key, digest) in known:
+    base_claim = claims.get(claim_name(*key))
+    if claim_name(*key, digest) in claims:
         return digest
-    return "" if not known or (first and first.artifact in ("", artifact(cache))) else digest
+    return "" if not claims or (base_claim and base_claim.artifact in ("", artifact(cache))) else digest
 
 
-def _merged(known: Claim, claim: Object) -> Claim:
+def _merged(recorded: Claim, claim: Object) -> Claim:
     """Return the known fields of a claim, updated from an object: its fields win, the larger size is kept."""
     return Claim(
-        text(claim, "metadata", "annotations", ARTIFACT_ANNOTATION) or known.artifact,
-        text(claim, "spec", "storageClassName") or known.storage_class,
-        max(_gib(text(claim, "spec", "resources", "requests", "storage")), known.size_gib),
-        max(_gib(text(claim, "status", "capacity", "storage")), known.volume_gib),
+        text(claim, "metadata", "annotations", ARTIFACT_ANNOTATION) or recorded.artifact,
+        text(claim, "spec", "storageClassName") or recorded.storage_class,
+        max(_gib(text(claim, "spec", "resources", "requests", "storage")), recorded.size_gib),
+        max(_gib(text(claim, "status", "capacity", "storage")), recorded.volume_gib),
     )
 
 

@@ -104,7 +104,7 @@ class LostGateways:
     @property
     def cut_off(self) -> list[LessReach]:
         """Return the services that no gateway serves then."""
-        return [each for each in self.services if each.left.is_cut_off]
+        return [service for service in self.services if service.left.is_cut_off]
 
 
 @dataclass(frozen=True)
@@ -134,44 +134,50 @@ def answer(
     """Answer a question about a fleet as it is planned. Raises QuestionError and PlanError.
 
     `added`: the resources with those that the question adds. `catalogue`: the prices that it asks for."""
-    before = planned(plan, options)
-    asked = before if added is None else with_resources(before, added.resources, added.held)
-    lost = loss_of(asked, question)
+    planned_scenario = planned(plan, options)
+    queried_scenario = (
+        planned_scenario if added is None else with_resources(planned_scenario, added.resources, added.held)
+    )
+    lost = loss_of(queried_scenario, question)
     is_priced = bool(question.price or question.prices)
-    asked = _priced(asked, question, catalogue) if is_priced else asked
-    asked = _scaled(asked, question.scale or {})
-    at_once, displaced = without(asked, lost)
-    start = without(before_plan(asked, plan), lost)[0] if is_priced else at_once
+    queried_scenario = _priced(queried_scenario, question, catalogue) if is_priced else queried_scenario
+    queried_scenario = _scaled(queried_scenario, question.scale or {})
+    at_once, displaced = without(queried_scenario, lost)
+    start = without(before_plan(queried_scenario, plan), lost)[0] if is_priced else at_once
     decided = start.schedule()
-    after = start.after(decided)
-    over = _over(before)
-    missing = {(each.namespace, each.deployment): each.count for each in plan.schedule.pending}
+    final_scenario = start.after(decided)
+    over = _over(planned_scenario)
+    missing = {(deployment.namespace, deployment.deployment): deployment.count for deployment in plan.schedule.pending}
     return Answer(
         question,
         lost,
-        _moves(asked, after, _reasons(displaced, decided)),
-        tuple(each for each in decided.pending if each.count > missing.get((each.namespace, each.deployment), 0)),
-        _counts(*(each.replicas() for each in (before, at_once, after))),
-        _counts(*(_endpoints(each) for each in (before, at_once, after))),
-        tuple(each for key, each in _over(after).items() if key not in over),
-        _lost_gateways(asked, lost) if asked.context.fleet.has_model_gateways else None,
-        before,
-        after,
+        _moves(queried_scenario, final_scenario, _reasons(displaced, decided)),
+        tuple(
+            deployment
+            for deployment in decided.pending
+            if deployment.count > missing.get((deployment.namespace, deployment.deployment), 0)
+        ),
+        _counts(*(scenario.replicas() for scenario in (planned_scenario, at_once, final_scenario))),
+        _counts(*(_endpoints(scenario) for scenario in (planned_scenario, at_once, final_scenario))),
+        tuple(ceiling for key, ceiling in _over(final_scenario).items() if key not in over),
+        _lost_gateways(queried_scenario, lost) if queried_scenario.context.fleet.has_model_gateways else None,
+        planned_scenario,
+        final_scenario,
     )
 
 
 def _priced(scenario: Scenario, question: Question, catalogue: Catalogue | None) -> Scenario:
     """Return a scenario with the prices of a question. Raises QuestionError."""
-    asked, known = question.price or {}, scenario.context.prices.currency
-    given = {catalogue.currency: "prices"} if catalogue and question.prices else {}
-    for name, each in sorted(asked.items()):
-        given.setdefault(each.currency or known, f"{entry_path('price', name)}.currency")
-    currency = known or next(filter(None, given), "")
+    class_prices, fleet_currency = question.price or {}, scenario.context.prices.currency
+    currencies = {catalogue.currency: "prices"} if catalogue and question.prices else {}
+    for name, price in sorted(class_prices.items()):
+        currencies.setdefault(price.currency or fleet_currency, f"{entry_path('price', name)}.currency")
+    currency = fleet_currency or next(filter(None, currencies), "")
     problems = [
-        f"{WHAT_IF}.{path}: prices in {other} cannot be compared with those of the fleet, which are in {currency}. "
+        f"{WHAT_IF}.{path}: prices in {unit} cannot be compared with those of the fleet, which are in {currency}. "
         "Convert them"
-        for other, path in given.items()
-        if other and other != currency
+        for unit, path in currencies.items()
+        if unit and unit != currency
     ]
     if not currency and not problems:
         problems.append(f"{WHAT_IF}.price: the fleet knows no prices, and so no currency. Give it: currency: USD")
@@ -179,33 +185,37 @@ def _priced(scenario: Scenario, question: Question, catalogue: Catalogue | None)
         raise QuestionError(problems)
     try:
         prices = scenario.context.catalogue if catalogue is None else catalogue
-        return with_prices(scenario, prices, AssumedPrices(asked, currency) if asked else None)
+        return with_prices(scenario, prices, AssumedPrices(class_prices, currency) if class_prices else None)
     except PricingError as error:
         raise QuestionError([str(error)]) from error
 
 
 def _over(scenario: Scenario) -> dict[Key, CeilingExceeded]:
     """Return the deployments whose replicas cost more than their ceiling."""
-    limits = {each.key: each.cost for each in scenario.deployments if each.cost and each.cost.ceiling is not None}
-    spent = spent_by_deployment(limits, scenario.running, scenario.clusters)
-    found = {}
+    limits = {
+        deployment.key: deployment.cost
+        for deployment in scenario.deployments
+        if deployment.cost and deployment.cost.ceiling is not None
+    }
+    costs = spent_by_deployment(limits, scenario.running, scenario.clusters)
+    exceeded = {}
     for key, limit in sorted(limits.items()):
-        cost, ceiling = spent[key].cost, Fraction(limit.ceiling or 0)
+        cost, ceiling = costs[key].cost, Fraction(limit.ceiling or 0)
         if cost > ceiling and not limit.invalid:
-            found[key] = CeilingExceeded(*key, cost, ceiling, limit.currency)
-    return found
+            exceeded[key] = CeilingExceeded(*key, cost, ceiling, limit.currency)
+    return exceeded
 
 
 def _scaled(scenario: Scenario, replicas: Mapping[str, int]) -> Scenario:
     deployments = (
-        replace(each, replicas=replicas.get(f"{each.namespace}/{each.name}", each.replicas))
-        for each in scenario.deployments
+        replace(deployment, replicas=replicas.get(f"{deployment.namespace}/{deployment.name}", deployment.replicas))
+        for deployment in scenario.deployments
     )
     return replace(scenario, deployments=tuple(deployments))
 
 
 def _endpoints(scenario: Scenario) -> dict[Key, int]:
-    return {key: len(found) for key, found in usable_endpoints(scenario, scenario.resources.values()).items()}
+    return {key: len(endpoints) for key, endpoints in usable_endpoints(scenario, scenario.resources.values()).items()}
 
 
 def _counts(before: Mapping[Key, int], at_once: Mapping[Key, int], after: Mapping[Key, int]) -> tuple[Count, ...]:
@@ -213,43 +223,43 @@ def _counts(before: Mapping[Key, int], at_once: Mapping[Key, int], after: Mappin
         Count(*key, before.get(key, 0), at_once.get(key, 0), after.get(key, 0))
         for key in sorted({*before, *at_once, *after})
     )
-    return tuple(each for each in counts if each.changes)
+    return tuple(entry for entry in counts if entry.changes)
 
 
-def _lost_gateways(asked: Scenario, lost: Loss) -> LostGateways:
+def _lost_gateways(scenario: Scenario, lost: Loss) -> LostGateways:
     """Return the gateways that are lost with clusters. A lost pool takes none: it is not known on which they run."""
-    found = reaches(asked.context, {cluster.name for cluster in asked.clusters})
-    serving = serving_gateways(asked.context, lost.clusters)
+    reach_by_service = reaches(scenario.context, {cluster.name for cluster in scenario.clusters})
+    serving = serving_gateways(scenario.context, lost.clusters)
     clusters = {gateway.name: cluster for cluster, gateway in serving.items()}
     losing = []
-    for key, reach in found.items():
-        gone = reach.on(lost.clusters)
-        clusters.update(gone)
-        if gone:
-            losing.append(LessReach(*key, tuple(gone), reach.without(lost.clusters)))
+    for key, reach in reach_by_service.items():
+        lost_gateways = reach.on(lost.clusters)
+        clusters.update(lost_gateways)
+        if lost_gateways:
+            losing.append(LessReach(*key, tuple(lost_gateways), reach.without(lost.clusters)))
     return LostGateways(dict(sorted(clusters.items())), tuple(losing))
 
 
 def _reasons(displaced: Iterable[Displaced], decided: Schedule) -> dict[Key, str]:
-    """Return why replicas run no longer, by namespace and name."""
-    gone = [(each.replica, each.reason) for each in decided.dropped]
-    gone += [(each.replica, each.reason) for each in displaced]
-    return {(replica.namespace, replica.name): reason for replica, reason in gone}
+    """Return the reason for the end of each replica, by namespace and name."""
+    stopped = [(entry.replica, entry.reason) for entry in decided.dropped]
+    stopped += [(entry.replica, entry.reason) for entry in displaced]
+    return {(replica.namespace, replica.name): reason for replica, reason in stopped}
 
 
 def _moves(before: Scenario, after: Scenario, reasons: Mapping[Key, str]) -> tuple[Move, ...]:
     """Pair, for each deployment, what runs no longer where it did with what is placed."""
-    ran, runs = ({_place(each) for each in scenario.running} for scenario in (before, after))
-    gone: dict[Key, list[Replica]] = {}
+    ran, runs = ({_place(replica) for replica in scenario.running} for scenario in (before, after))
+    stopped: dict[Key, list[Replica]] = {}
     new: dict[Key, list[Replica]] = {}
-    for found, scenario, others in ((gone, before, runs), (new, after, ran)):
+    for replicas_by_deployment, scenario, other_places in ((stopped, before, runs), (new, after, ran)):
         for replica in scenario.running:
-            if _place(replica) not in others:
-                found.setdefault((replica.namespace, replica.deployment), []).append(replica)
+            if _place(replica) not in other_places:
+                replicas_by_deployment.setdefault((replica.namespace, replica.deployment), []).append(replica)
     moves = []
-    for key in sorted({*gone, *new}):
-        left = sorted(gone.get(key, ()), key=lambda replica: (replica.cluster, replica.index))
-        for old, placed in zip_longest(left, new.get(key, ())):
+    for key in sorted({*stopped, *new}):
+        stopped_replicas = sorted(stopped.get(key, ()), key=lambda replica: (replica.cluster, replica.index))
+        for old, placed in zip_longest(stopped_replicas, new.get(key, ())):
             reason = reasons.get((old.namespace, old.name), _NOT_YET) if old else ""
             moves.append(Move(*key, old, placed, reason))
     return tuple(moves)

@@ -62,16 +62,16 @@ class Workloads(Mapping[str, tuple[Object, ...]]):
 
     def __getitem__(self, name: str) -> tuple[Object, ...]:
         replicas, cached = self._replicas[name], self._cached[name]
-        found: list[Object] = [value for each in replicas for value in self._of_replica(each)]
+        composed: list[Object] = [value for replica in replicas for value in self._of_replica(replica)]
         parents = self._parents(name)
         if parents != (_PATH,):
-            found = [each for value in found for each in _attached(value, parents)]
-        found += [value for __, values in cached for value in values]
-        found += self._models.objects.get(name, ())
+            composed = [attached for value in composed for attached in _attached(value, parents)]
+        composed += [value for __, values in cached for value in values]
+        composed += self._models.objects.get(name, ())
         if name in self._openshift:
             namespaces = {replica.namespace for replica in replicas}
-            found += engine_bindings(namespaces.union(namespace for namespace, __ in cached))
-        objects = distinct(found)
+            composed += engine_bindings(namespaces.union(namespace for namespace, __ in cached))
+        objects = distinct(composed)
         self._sizes[name] = len(objects)
         return objects
 
@@ -126,9 +126,13 @@ def _attached(value: Object, parents: tuple[str, ...]) -> Iterator[Object]:
 
 def distinct(objects: Iterable[Object]) -> tuple[Object, ...]:
     """Return each object once: several replicas compose the same Namespace, which has to admit the pods of all."""
-    found: dict[tuple[str, str, str], Object] = {}
+    unique_objects: dict[tuple[str, str, str], Object] = {}
     for value in objects:
         metadata = value["metadata"]
         key = (value["kind"], metadata.get("namespace", ""), metadata["name"])
-        found[key] = laxer(found[key], value) if key in found and key[0] == "Namespace" else found.get(key, value)
-    return tuple(found.values())
+        unique_objects[key] = (
+            laxer(unique_objects[key], value)
+            if key in unique_objects and key[0] == "Namespace"
+            else unique_objects.get(key, value)
+        )
+    return tuple(unique_objects.values())

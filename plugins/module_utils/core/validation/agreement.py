@@ -67,9 +67,13 @@ class _Container:
     @cached_property
     def model(self) -> str:
         """Model that the server loads; empty if unknown."""
-        first = next(iter(self.line.arguments), "-")
-        if self.server.model.flags and not self.line.has(self.server.model.flags) and not first.startswith("-"):
-            return first if is_known(first) else ""
+        first_argument = next(iter(self.line.arguments), "-")
+        if (
+            self.server.model.flags
+            and not self.line.has(self.server.model.flags)
+            and not first_argument.startswith("-")
+        ):
+            return first_argument if is_known(first_argument) else ""
         return self.line.setting(self.server.model)[0] or ""
 
     @property
@@ -260,7 +264,9 @@ def _vllm_transfer(prefill: _Container, decode: _Container, serving: Any) -> Ite
 
 def _has_own_connector(serving: Any) -> bool:
     sidecar = serving.sidecar if serving else None
-    return sidecar is not None and (bool(sidecar.image) or any(_CONNECTOR in word for word in sidecar.args or ()))
+    return sidecar is not None and (
+        bool(sidecar.image) or any(_CONNECTOR in argument for argument in sidecar.args or ())
+    )
 
 
 def _tensor_parallelism(prefill: _Container, decode: _Container) -> Iterator[Problem]:

@@ -19,12 +19,12 @@ _OWN_PREFIXES = (RESERVED_PREFIX.removesuffix("/"), MANAGED_BY)
 def known_annotations(resource: Any, _fleet: object) -> Iterator[Problem]:
     """Yield annotations that have a prefix of the fleet, and mean nothing on the kind of a resource."""
     kind = resource.ref.kind
-    known = [key.removeprefix(RESERVED_PREFIX) for key, on in sorted(ANNOTATIONS.items()) if on == kind]
+    annotation_names = [key.removeprefix(RESERVED_PREFIX) for key, on in sorted(ANNOTATIONS.items()) if on == kind]
     for key in sorted(resource.annotations):
         prefix, slash, name = key.partition("/")
         if not (slash and prefix.endswith(_OWN_PREFIXES)) or ANNOTATIONS.get(key) == kind:
             continue
-        near = nearest(name, known)
+        near = nearest(name, annotation_names)
         hint = f"Did you mean {RESERVED_PREFIX}{near}?" if near else "Remove it, or use a prefix of your own"
         if key in ANNOTATIONS:
             hint = f"It is an annotation of {ANNOTATIONS[key]}"

@@ -20,10 +20,13 @@ def changed_fields(resources: Iterable[Resource], applied: Callable[[Ref], Objec
     known. An API server would refuse them later, when other objects have changed already."""
     for resource in resources:
         rules = _fixed(type(resource))
-        there = applied(resource.ref) if rules else None
-        before, now = fields(there, "spec"), fields(wire(resource), "spec") if there else {}
+        applied_object = applied(resource.ref) if rules else None
+        applied_spec, desired_spec = (
+            fields(applied_object, "spec"),
+            fields(wire(resource), "spec") if applied_object else {},
+        )
         for rule in rules:
-            was, to_be = before.get(rule.fixed), now.get(rule.fixed)
+            was, to_be = applied_spec.get(rule.fixed), desired_spec.get(rule.fixed)
             if was and to_be and was != to_be:
                 message = f"cannot change, and was applied as {short(was)}"
                 yield Problem(message, f"spec.{rule.fixed}", short(to_be), rule.hint, ref=resource.ref)

@@ -29,7 +29,7 @@ class Classes(Protocol):
 
 
 def cluster_needs(cluster: Any, fleet: Classes) -> Iterator[Problem]:
-    """Yield what the pools of an InferenceCluster need in its cloud."""
+    """Yield the cloud requirements of the pools of an InferenceCluster."""
     cloud = registry.BY_SOURCE.get(cluster.spec.cluster.source)
     if cloud is None:
         return
@@ -38,25 +38,27 @@ def cluster_needs(cluster: Any, fleet: Classes) -> Iterator[Problem]:
         provisioning = inference_class.spec.provisioning if inference_class else None
         block = getattr(provisioning, cloud.name) if provisioning else None
         if block is not None:
-            made = cloud_pool(cloud, pool, block)
-            if pool.capacity_block and "capacityBlock" not in made:
+            composed_pool = cloud_pool(cloud, pool, block)
+            if pool.capacity_block and "capacityBlock" not in composed_pool:
                 path = f"spec.nodePools[{index}].capacityBlock"
                 yield warning(f"does nothing on {cloud.source}", path, "Remove it, or choose another source")
-            needs = cloud.needs(made)
-            places = {need.field: _written(need.field, pool, cloud) for need in needs}
-            yield from _problem(needs, f"spec.nodePools[{index}]", f"{pool.name} (class {pool.class_name})", places)
+            needs = cloud.needs(composed_pool)
+            field_names = {need.field: _written(need.field, pool, cloud) for need in needs}
+            yield from _problem(
+                needs, f"spec.nodePools[{index}]", f"{pool.name} (class {pool.class_name})", field_names
+            )
 
 
 def cloud_cluster_needs(cluster: Any, _fleet: Classes) -> Iterator[Problem]:
-    """Yield what the pools of a cluster of the kind of a cloud need. One that is composed is reported as its
+    """Yield the cloud requirements of the pools of a cloud cluster. A composed cloud cluster is reported as its
     InferenceCluster."""
     if is_composed({"metadata": {"labels": cluster.labels}}):
         return
     cloud = registry.BY_KIND[cluster.ref.kind]
     for index, pool in enumerate(wire(cluster)["spec"]["nodePools"]):
         needs = cloud.needs(pool)
-        places = {need.field: need.field for need in needs}
-        yield from _problem(needs, f"spec.nodePools[{index}]", str(pool["name"]), places)
+        field_names = {need.field: need.field for need in needs}
+        yield from _problem(needs, f"spec.nodePools[{index}]", str(pool["name"]), field_names)
 
 
 def _written(field: str, pool: Any, cloud: Cloud) -> str:
@@ -68,14 +70,14 @@ def _written(field: str, pool: Any, cloud: Cloud) -> str:
     return field if field in map(camel, type(pool).model_fields) else _CLASS
 
 
-def _problem(needs: Sequence[Need], path: str, pool: str, places: Mapping[str, str]) -> Iterator[Problem]:
+def _problem(needs: Sequence[Need], path: str, pool: str, field_names: Mapping[str, str]) -> Iterator[Problem]:
     """Yield one warning for all that a pool needs, at its field where that is one."""
     if not needs:
         return
-    fields = list(dict.fromkeys(places[need.field] for need in needs))
+    fields = list(dict.fromkeys(field_names[need.field] for need in needs))
     if len(fields) == 1:
         path, what = f"{path}.{fields[0]}", [need.what for need in needs]
     else:
-        what = [f"{need.what} ({places[need.field]})" for need in needs]
+        what = [f"{need.what} ({field_names[need.field]})" for need in needs]
     message = f"pool {pool} needs what an account may not have: {'; '.join(what)}"
     yield warning(message, path, ". ".join(dict.fromkeys(need.hint for need in needs)))

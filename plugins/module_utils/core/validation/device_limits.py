@@ -40,16 +40,16 @@ def class_limits(inference_class: Any, _fleet: object) -> Iterator[Problem]:
                 f"{MAX_ATTRIBUTES_AND_CAPACITIES} of a device"
             )
             yield Problem(message, path, hint="Remove attributes and capacities that no selector reads")
-        for part, names in (("attributes", attributes), ("capacity", capacity)):
+        for section, names in (("attributes", attributes), ("capacity", capacity)):
             for name in names:
-                yield from _qualified_name(name, entry_path(f"{path}.{part}", name))
+                yield from _qualified_name(name, entry_path(f"{path}.{section}", name))
         for name, attribute in attributes.items():
             for field in ("string", "version"):
                 size = len((getattr(attribute, field) or "").encode())
                 if size > MAX_ATTRIBUTE_VALUE:
                     message = f"has {size} bytes, and Kubernetes accepts at most {MAX_ATTRIBUTE_VALUE} of an attribute"
-                    place = f"{entry_path(f'{path}.attributes', name)}.{field}"
-                    yield Problem(message, place, short(getattr(attribute, field)), "Write the value of the driver")
+                    location = f"{entry_path(f'{path}.attributes', name)}.{field}"
+                    yield Problem(message, location, short(getattr(attribute, field)), "Write the value of the driver")
 
 
 def deployment_limits(deployment: Any, fleet: Classes) -> Iterator[Problem]:
@@ -78,18 +78,22 @@ def _oversized(selector: Any, synthetic: set[str], path: str) -> Iterator[Proble
     requests = [
         Request(request.name, request.count)
         for request in selector.devices
-        if not any(synthetic & named_domains(each.cel or "") for each in request.selectors)
+        if not any(synthetic & named_domains(selector.cel or "") for selector in request.selectors)
     ]
-    constraints = [Constraint(each.match_attribute, tuple(each.requests or ())) for each in selector.constraints]
+    constraints = [
+        Constraint(constraint.match_attribute, tuple(constraint.requests or ())) for constraint in selector.constraints
+    ]
     reason = oversized_claim(requests, constraints)
     if reason:
         message, __, hint = reason.partition(". ")
         yield Problem(f"cannot be met: {message}", path, hint=hint)
 
 
-def _name(name: str, most: int, noun: str, path: str) -> Iterator[Problem]:
-    if len(name) > most:
-        yield Problem(f"has {len(name)} characters, and a {noun} has at most {most} in Kubernetes", path, short(name))
+def _name(name: str, maximum: int, noun: str, path: str) -> Iterator[Problem]:
+    if len(name) > maximum:
+        yield Problem(
+            f"has {len(name)} characters, and a {noun} has at most {maximum} in Kubernetes", path, short(name)
+        )
     elif name and not _SUBDOMAIN.fullmatch(name.lower() if path.endswith(".driver") else name):
         message = f"is not a {noun} in Kubernetes"
         hint = "Write a DNS subdomain, such as gpu.example.com"

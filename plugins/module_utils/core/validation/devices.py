@@ -105,10 +105,10 @@ def _invalid_quantities(device: Any, path: str) -> Iterator[Problem]:
         try:
             Quantity.parse(capacity.value.strip())
         except QuantityError:
-            meant = meant_quantity(capacity.value)
-            if meant and is_memory(name) and not meant.endswith("i"):
-                meant = f"{meant} or {meant[:-1]}{meant[-1].upper()}i"
-            hint = f"Write {meant}" if meant else "Write a number and a unit, such as 81559Mi"
+            suggestion = meant_quantity(capacity.value)
+            if suggestion and is_memory(name) and not suggestion.endswith("i"):
+                suggestion = f"{suggestion} or {suggestion[:-1]}{suggestion[-1].upper()}i"
+            hint = f"Write {suggestion}" if suggestion else "Write a number and a unit, such as 81559Mi"
             field_path = f"{entry_path(f'{path}.capacity', name)}.value"
             yield Problem("is not a quantity of Kubernetes", field_path, short(capacity.value), hint)
 
@@ -124,30 +124,34 @@ def class_capacities(inference_class: Any, _fleet: object) -> Iterator[Problem]:
         yield from _misspelt(device.capacity or {}, KNOWN_CAPACITIES, f"{path}.capacity")
         for name, capacity in (device.capacity or {}).items():
             if is_memory(name) and is_tiny(capacity.value, LEAST_DEVICE_MEMORY):
-                meant = meant_device_memory(capacity.value)
-                hint = f"Did you mean {meant}?" if meant else "Write the value that the driver reports, such as 81559Mi"
+                suggestion = meant_device_memory(capacity.value)
+                hint = (
+                    f"Did you mean {suggestion}?"
+                    if suggestion
+                    else "Write the value that the driver reports, such as 81559Mi"
+                )
                 field = f"{entry_path(f'{path}.capacity', name)}.value"
                 yield warning(
                     "is less than 1 GiB of memory, and every GPU has more", field, hint, short(capacity.value)
                 )
 
 
-def _misspelt(written: Mapping[str, object], known: Collection[str], path: str) -> Iterator[Problem]:
-    """Yield warnings of unknown names that are similar to a known name. `known`: the names that drivers publish."""
-    names = {key.rpartition("/")[2] for key in written}
-    for key in written:
+def _misspelt(names_by_user: Mapping[str, object], published: Collection[str], path: str) -> Iterator[Problem]:
+    """Yield warnings of unknown names that are similar to a known name. `published`: the names that drivers publish."""
+    names = {key.rpartition("/")[2] for key in names_by_user}
+    for key in names_by_user:
         name = key.rpartition("/")[2]
-        near = nearest(name, known, _MISSPELT_NAME)
+        near = nearest(name, published, _MISSPELT_NAME)
         is_typo = abs(len(near) - len(name)) <= _MOST_LETTERS and near not in names
-        if near and name not in known and is_typo:
+        if near and name not in published and is_typo:
             message = "is not a name that the drivers of NVIDIA and AMD publish"
             yield warning(message, entry_path(path, key), f"Did you mean {near}?")
 
 
-def is_tiny(amount: str, least: int) -> bool:
+def is_tiny(amount: str, minimum: int) -> bool:
     """Return whether a quantity is valid, positive, and smaller than a number."""
     try:
-        return 0 < Quantity.parse(amount).value < least
+        return 0 < Quantity.parse(amount).value < minimum
     except QuantityError:
         return False
 
@@ -173,10 +177,10 @@ def _engines(engines: Sequence[Any], split: bool, base: str, fleet: Classes) -> 
         yield from _parallelism(engine, path, fleet)
         communicates = split or any(member.role == constants.WORKER for member in engine.members)
         for index, member in enumerate(engine.members):
-            place = f"{path}.members[{index}]"
+            member_path = f"{path}.members[{index}]"
             if communicates:
-                yield from _libraries(member, place, fleet)
-            yield from _alignment(member, place, fleet)
+                yield from _libraries(member, member_path, fleet)
+            yield from _alignment(member, member_path, fleet)
 
 
 def _requests(member: Any) -> Sequence[Any]:
@@ -244,12 +248,12 @@ def _parallelism(engine: Any, path: str, fleet: Classes) -> Iterator[Problem]:
     pods = f"pod that claims {what} has" if claim.pods == 1 else f"{claim.pods} pods that claim {what} have"
     why = "" if started.axes else ", as no flag sets its parallelism"
     message = f"uses {count(started.devices, 'GPU')}{why}, but the {pods} {claim.gpus} (engine {engine.name})"
-    place = f"{path}.members[{index}].template.spec.containers[0].{started.field}"
-    yield warning(message, place, _fitting(started, claim), str(started))
+    location = f"{path}.members[{index}].template.spec.containers[0].{started.field}"
+    yield warning(message, location, _fitting(started, claim), str(started))
 
 
 def _claim(engine: Any, fleet: Classes) -> _Claim | None:
-    """Return what the pods of an engine claim; None without a claim, and when it cannot be determined.
+    """Return the claim of the pods of an engine; None without a claim, and if the claim cannot be determined.
 
     Devices of an unknown kind may be GPUs where all classes have no others than GPUs and network cards."""
     devices = [device for inference_class in fleet.of_kind("InferenceClass") for device in inference_class.spec.devices]
@@ -262,20 +266,20 @@ def _claim(engine: Any, fleet: Classes) -> _Claim | None:
     for member in engine.members:
         kinds = [(_kind(request), request.count) for request in _requests(member)]
         is_exact = is_exact and all(kind for kind, __ in kinds)
-        if each := sum(number for kind, number in kinds if kind in ("gpu", "")):
+        if gpus_per_pod := sum(number for kind, number in kinds if kind in ("gpu", "")):
             nodes = member.worker.nodes if member.worker else 1
-            pods, gpus = pods + nodes, gpus + nodes * each
+            pods, gpus = pods + nodes, gpus + nodes * gpus_per_pod
     is_known = is_exact or (bool(devices) and all(_kind_of({device.driver}) for device in devices))
     return _Claim(pods, gpus, is_exact) if gpus and is_known else None
 
 
 def _fitting(started: Parallelism, claim: _Claim) -> str:
     """Return the hint for making both numbers equal."""
-    others = started.devices // started.axes.get(TENSOR, 1)
-    tensor = f"{started.flags[TENSOR]}={claim.gpus // others}" if claim.gpus % others == 0 else ""
+    other_axes = started.devices // started.axes.get(TENSOR, 1)
+    tensor = f"{started.flags[TENSOR]}={claim.gpus // other_axes}" if claim.gpus % other_axes == 0 else ""
     devices = f"count: {started.devices // claim.pods} in its devices" if started.devices % claim.pods == 0 else ""
-    ways = " or ".join(filter(None, (tensor, devices)))
-    return f"Set {ways}" if ways else "Set axes whose product is the number of GPUs that all pods claim"
+    options = " or ".join(filter(None, (tensor, devices)))
+    return f"Set {options}" if options else "Set axes whose product is the number of GPUs that all pods claim"
 
 
 # --- libraries of a fabric ---
@@ -286,14 +290,14 @@ def _libraries(member: Any, path: str, fleet: Classes) -> Iterator[Problem]:
     container = member.template.spec.containers[0]
     if not _is_stock(container.image):
         return
-    written = [*(container.command or ()), *(container.args or ())]
-    for each in _FABRICS:
-        if not any(_is_of(each, request, fleet) for request in _requests(member)):
+    command_line = [*(container.command or ()), *(container.args or ())]
+    for fabric in _FABRICS:
+        if not any(_is_of(fabric, request, fleet) for request in _requests(member)):
             continue
-        if any(each.pattern.search(text) for text in written):
+        if any(fabric.pattern.search(text) for text in command_line):
             continue
-        message = f"has no libraries for {each.type} ({each.libraries}), so the pods will use TCP"
-        hint = f"Use an image that has them, such as {each.images}"
+        message = f"has no libraries for {fabric.type} ({fabric.libraries}), so the pods will use TCP"
+        hint = f"Use an image that has them, such as {fabric.images}"
         yield warning(message, f"{path}.template.spec.containers[0].image", hint, short(container.image))
 
 
@@ -314,13 +318,13 @@ def _is_of(fabric: Fabric, request: Any, fleet: Classes) -> bool:
     if _kind(request) != "network" or not fleet.complete("InferenceClass"):
         return False
     domains = _sure_domains(request)
-    named = {
+    device_classes = {
         device.device_class_name
         for inference_class in fleet.of_kind("InferenceClass")
         for device in inference_class.spec.devices
         if device.driver in domains
     }
-    return named == {fabric.device_class}
+    return device_classes == {fabric.device_class}
 
 
 # --- alignment ---

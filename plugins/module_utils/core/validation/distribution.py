@@ -65,9 +65,9 @@ def deployment_distribution(deployment: Any, fleet: Clusters) -> Iterator[Proble
 
 def _twice(entries: Sequence[object], path: str, message: str) -> Iterator[Problem]:
     for index, entry in enumerate(entries):
-        first = entries.index(entry)
-        if first != index:
-            yield warning(message.format(f"{path}[{first}]"), f"{path}[{index}]", "Remove one of them")
+        first_index = entries.index(entry)
+        if first_index != index:
+            yield warning(message.format(f"{path}[{first_index}]"), f"{path}[{index}]", "Remove one of them")
 
 
 def _usable(deployment: Any, fleet: Clusters) -> list[Cluster]:
@@ -100,13 +100,13 @@ def _minimum(entry: Any, replicas: int, clusters: Sequence[Cluster], path: str) 
     """Yield a minimum that all replicas together do not meet. A deployment without any is scaled to zero on purpose."""
     key = entry.topology_key
     values = sorted({topology_domain(cluster, key) for cluster in clusters} - {""}) if key else [""]
-    needed = entry.replicas * len(values)
-    if not 0 < replicas < needed:
+    required = entry.replicas * len(values)
+    if not 0 < replicas < required:
         return
     where = f" for {count(len(values), 'value')} of {key} ({some(values, 3)})" if key else ""
-    hint = f"Set replicas to {needed} or more"
+    hint = f"Set replicas to {required} or more"
     hint += f", or this to {replicas // len(values)} or less" if replicas >= len(values) else ""
-    yield warning(f"asks for {count(needed, 'replica')} in all{where}, and replicas is {replicas}", path, hint)
+    yield warning(f"asks for {count(required, 'replica')} in all{where}, and replicas is {replicas}", path, hint)
 
 
 def deployment_spot(deployment: Any, _fleet: object) -> Iterator[Problem]:

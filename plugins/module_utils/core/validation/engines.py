@@ -63,8 +63,8 @@ def _image(container: Any, path: str) -> Iterator[Problem]:
         hint = NOT_TEMPLATED if "{{" in container.image else "Write it like registry.example.com/folder/name:tag"
         yield Problem("is not a reference to an image", f"{path}.image", short(container.image), hint)
     for field in ("command", "args"):
-        for index, word in enumerate(getattr(container, field) or ()):
-            if _TEMPLATE.search(word):
+        for index, argument in enumerate(getattr(container, field) or ()):
+            if _TEMPLATE.search(argument):
                 yield warning("is a template", f"{path}.{field}[{index}]", NOT_TEMPLATED)
     for index, variable in enumerate(container.env or ()):
         if _TEMPLATE.search(variable.value or ""):
@@ -74,14 +74,16 @@ def _image(container: Any, path: str) -> Iterator[Problem]:
 def _variables(container: Any, path: str) -> Iterator[Problem]:
     """Yield duplicate variables, as server-side apply merges `env` by name and refuses those, and the key of gateways
     in mode Model, by which whoever has it is the gateway for all clusters."""
-    first: dict[str, int] = {}
+    first_indexes: dict[str, int] = {}
     for index, variable in enumerate(container.env or ()):
         secret = variable.value_from and variable.value_from.secret_key_ref
         if secret and secret.name == backends.CLIENT_CERTIFICATE:
-            place = f"{path}.env[{index}].valueFrom.secretKeyRef.name"
-            yield Problem("is the Secret of a gateway's own certificate", place, secret.name, "Name a Secret of yours")
-        if first.setdefault(variable.name, index) != index:
-            message = f"is a duplicate of env[{first[variable.name]}]"
+            location = f"{path}.env[{index}].valueFrom.secretKeyRef.name"
+            yield Problem(
+                "is the Secret of a gateway's own certificate", location, secret.name, "Name a Secret of yours"
+            )
+        if first_indexes.setdefault(variable.name, index) != index:
+            message = f"is a duplicate of env[{first_indexes[variable.name]}]"
             yield Problem(message, f"{path}.env[{index}].name", short(variable.name), "Keep one of the two")
 
 
@@ -92,21 +94,21 @@ def _amounts(container: Any, path: str) -> Iterator[Problem]:
         return
     for wire, field in fields_of(ResourceList).items():
         amounts = []
-        for part in ("requests", "limits"):
-            written = getattr(getattr(resources, part), field.attribute, None)
-            if written is None:
+        for section in ("requests", "limits"):
+            quantity = getattr(getattr(resources, section), field.attribute, None)
+            if quantity is None:
                 continue
             try:
-                amounts.append(Quantity.parse(written))
+                amounts.append(Quantity.parse(quantity))
             except QuantityError as error:
-                place = field_path(f"{path}.resources.{part}", wire)
-                yield Problem(f"is not a valid quantity: {error}", place, short(written))
+                location = field_path(f"{path}.resources.{section}", wire)
+                yield Problem(f"is not a valid quantity: {error}", location, short(quantity))
             else:
-                yield from _implausible(wire, amounts[-1], field_path(f"{path}.resources.{part}", wire))
+                yield from _implausible(wire, amounts[-1], field_path(f"{path}.resources.{section}", wire))
         if len(amounts) == 2 and amounts[0] > amounts[1]:
-            place = field_path(f"{path}.resources.requests", wire)
+            location = field_path(f"{path}.resources.requests", wire)
             hint = f"Lower it, or raise or remove limits.{wire}"
-            yield Problem(f"is more than the limit, {amounts[1]}", place, short(amounts[0].text), hint)
+            yield Problem(f"is more than the limit, {amounts[1]}", location, short(amounts[0].text), hint)
 
 
 def _implausible(resource: str, amount: Quantity, path: str) -> Iterator[Problem]:
@@ -117,6 +119,6 @@ def _implausible(resource: str, amount: Quantity, path: str) -> Iterator[Problem
         hint = f"Did you mean {thousandths[1]}m?" if thousandths else "Write a number of cores, such as 4 or 500m"
         yield warning(f"is {cores} cores, and GPU nodes have fewer than 1,000", path, hint, short(amount.text))
     elif resource != "cpu" and is_tiny(amount.text, _LEAST_BYTES):
-        meant = meant_memory(amount.text)
-        hint = f"Add the unit, such as {meant}" if meant else "Add the unit, such as 64Gi"
+        suggestion = meant_memory(amount.text)
+        hint = f"Add the unit, such as {suggestion}" if suggestion else "Add the unit, such as 64Gi"
         yield warning("is less than 1 MiB", path, hint, short(amount.text))

@@ -34,24 +34,24 @@ def gateway_status(gateway: Any, _fleet: object) -> Iterator[Problem]:
 
 
 def cluster_status(cluster: Any, _fleet: object) -> Iterator[Problem]:
-    """Yield what is wrong with the status of a cluster's gateway."""
-    known = cluster.status and cluster.status.gateway
-    if not known:
+    """Yield problems with the status of a cluster's gateway."""
+    gateway = cluster.status and cluster.status.gateway
+    if not gateway:
         return
-    yield from _address(known.address, "status.gateway.address")
-    yield from _address(known.internal_address, "status.gateway.internalAddress")
-    if known.url and masked(known.url) != known.url:
+    yield from _address(gateway.address, "status.gateway.address")
+    yield from _address(gateway.internal_address, "status.gateway.internalAddress")
+    if gateway.url and masked(gateway.url) != gateway.url:
         hint = "Write it without, and change the password or revoke the key: everyone who reads this manifest has it"
         yield Problem("must have no password and no key in it", "status.gateway.url", hint=hint)
     # Gateways in mode Model reach a cluster by a Service that leads to one of them.
-    if known.internal_address or known.hostname:
-        field = "internalAddress" if known.internal_address else "address"
-        yield from _service_address(known.internal_address or known.address, f"status.gateway.{field}")
-    if known.hostname and not all(map(is_dns_label, known.hostname.split("."))):
+    if gateway.internal_address or gateway.hostname:
+        field = "internalAddress" if gateway.internal_address else "address"
+        yield from _service_address(gateway.internal_address or gateway.address, f"status.gateway.{field}")
+    if gateway.hostname and not all(map(is_dns_label, gateway.hostname.split("."))):
         hint = "Copy the name in spec.dnsNames of its Certificate cluster-gateway"
-        yield Problem("must be a DNS name", "status.gateway.hostname", short(known.hostname), hint)
+        yield Problem("must be a DNS name", "status.gateway.hostname", short(gateway.hostname), hint)
     hint = f"Copy ca.crt of the ConfigMap modelplane-system/cluster-gateway-ca on cluster {cluster.name}"
-    yield from _certificates(known.ca_certificate, "status.gateway.caCertificate", hint)
+    yield from _certificates(gateway.ca_certificate, "status.gateway.caCertificate", hint)
 
 
 def _address(value: str | None, path: str) -> Iterator[Problem]:

@@ -53,9 +53,9 @@ _AFTER_PLACEMENT = frozenset({CLUSTER_LABEL, REPLICA_INDEX_LABEL})
 
 
 def label_sets_of_placement(clusters: Iterable[InferenceCluster]) -> list[Mapping[str, str]]:
-    """Return what clusters give to endpoints of replicas: first no labels, then each set of labels once."""
-    given = {tuple(sorted(cluster.placement_labels.items())) for cluster in clusters}
-    return [{}, *(dict(pairs) for pairs in sorted(given) if pairs)]
+    """Return the labels that clusters add to endpoints of replicas: first no labels, then each set of labels once."""
+    label_sets = {tuple(sorted(cluster.placement_labels.items())) for cluster in clusters}
+    return [{}, *(dict(pairs) for pairs in sorted(label_sets) if pairs)]
 
 
 class Serving(NamedTuple):
@@ -89,35 +89,37 @@ class ServingIndex:
         policies: Iterable[CallerPolicy] = (),
         endpoints: Iterable[ModelEndpoint] = (),
     ) -> None:
-        given = list(gateways)
-        self.alone = bool(given) and all(each.mode == "Model" for each in given)
-        self.gateways = sorted(composed_gateways(given).values(), key=lambda each: each.name)
+        all_gateways = list(gateways)
+        self.alone = bool(all_gateways) and all(gateway.mode == "Model" for gateway in all_gateways)
+        self.gateways = sorted(composed_gateways(all_gateways).values(), key=lambda gateway: gateway.name)
         self._policies: dict[str, list[CallerPolicy]] = {}
         for policy in sorted(policies, key=lambda policy: policy.name):
             self._policies.setdefault(policy.namespace, []).append(policy)
         services = list(services)
-        self.selection = PolicySelection((each for found in self._policies.values() for each in found), services)
+        self.selection = PolicySelection(
+            (policy for policies_of_namespace in self._policies.values() for policy in policies_of_namespace), services
+        )
         self._services = LabelIndex(services)
         self._budgets: dict[str, Budgets] = {}
-        self._endpoints = LabelIndex(each for each in endpoints if each.spec.schema_name == OPENAI)
+        self._endpoints = LabelIndex(endpoint for endpoint in endpoints if endpoint.spec.schema_name == OPENAI)
         self._with_openai: dict[tuple[str, str], bool] = {}
         self._beside_openai: dict[tuple[str, frozenset[tuple[str, str]]], Sequence[str]] = {}
         self._given = label_sets_of_placement(clusters)
-        self.idle = {each.name for each in self.gateways}
+        self.idle = {gateway.name for gateway in self.gateways}
         self._by_label: dict[tuple[str, str, str], list[Serving]] = defaultdict(list)
         for service in services:
             serving = self.gateways_of(service)
-            self.idle.difference_update(each.name for each in serving)
+            self.idle.difference_update(gateway.name for gateway in serving)
             if not serving:
                 continue
             gateway = serving[0]
             for entry in service.spec.endpoints:
                 selector = entry.selector.match_labels
-                known = sorted(selector.keys() - _AFTER_PLACEMENT)
+                known_labels = sorted(selector.keys() - _AFTER_PLACEMENT)
                 # The deployment label is the most selective one.
-                key = DEPLOYMENT_LABEL if DEPLOYMENT_LABEL in known else next(iter(known), "")
-                place = (service.namespace, key, selector.get(key, ""))
-                self._by_label[place].append(Serving(gateway, service, selector))
+                key = DEPLOYMENT_LABEL if DEPLOYMENT_LABEL in known_labels else next(iter(known_labels), "")
+                label_key = (service.namespace, key, selector.get(key, ""))
+                self._by_label[label_key].append(Serving(gateway, service, selector))
 
     def gateways_of(self, service: ModelService) -> list[InferenceGateway]:
         """Return the gateways that serve a service."""
@@ -127,15 +129,19 @@ class ServingIndex:
         """Return the budgets of a namespace."""
         if namespace not in self._budgets:
             policies = self._policies.get(namespace, ())
-            known = NamespaceRights([rights(each, (), self.selection.services(each)) for each in policies])
+            namespace_rights = NamespaceRights(
+                [rights(policy, (), self.selection.services(policy)) for policy in policies]
+            )
             services = self._services.matching(namespace, {})
             # A gateway that asks for no keys keeps no budgets.
             routed = [_unresolved(services, gateway) for gateway in self.gateways if gateway.spec.auth]
-            found = {
-                excess.policies[0]: excess for each in routed for excess in too_many_rules(each, known, AT_GATEWAY)
+            excess_budgets = {
+                excess.policies[0]: excess
+                for route in routed
+                for excess in too_many_rules(route, namespace_rights, AT_GATEWAY)
             }
-            divided = {budget for each in routed for budget in divided_services(each, known)}
-            self._budgets[namespace] = Budgets(known, found, divided)
+            divided = {budget for route in routed for budget in divided_services(route, namespace_rights)}
+            self._budgets[namespace] = Budgets(namespace_rights, excess_budgets, divided)
         return self._budgets[namespace]
 
     def has_openai(self, service: ModelService) -> bool:
@@ -144,15 +150,16 @@ class ServingIndex:
         if key not in self._with_openai:
             selectors = [entry.selector.match_labels for entry in service.spec.endpoints]
             self._with_openai[key] = any(
-                DEPLOYMENT_LABEL in each or self._endpoints.matching(service.namespace, each) for each in selectors
+                DEPLOYMENT_LABEL in selector or self._endpoints.matching(service.namespace, selector)
+                for selector in selectors
             )
         return self._with_openai[key]
 
     def find(self, namespace: str, labels: Mapping[str, str], *, placed: bool) -> Serving | None:
-        """Return what serves an endpoint with these labels, or with `placed` False a replica that may be placed on any
-        cluster; None when there is none."""
-        for given in () if placed else self._given[1:]:
-            serving = next(self._all(namespace, {**given, **labels}, placed=False), None)
+        """Return the gateway and service of an endpoint with these labels, or with `placed` False of a replica that may
+        be placed on any cluster; None if no service selects it."""
+        for placement_labels in () if placed else self._given[1:]:
+            serving = next(self._all(namespace, {**placement_labels, **labels}, placed=False), None)
             if serving:
                 return serving
         return next(self._all(namespace, labels, placed=placed), None)
@@ -161,15 +168,18 @@ class ServingIndex:
         """Return the names of services that select endpoints with these labels, and some that speak OpenAI."""
         key = (namespace, frozenset(labels.items()))
         if key not in self._beside_openai:
-            services = (each.service for each in self._all(namespace, labels, placed=True))
-            self._beside_openai[key] = sorted({each.name for each in services if self.has_openai(each)})
+            services = (serving.service for serving in self._all(namespace, labels, placed=True))
+            self._beside_openai[key] = sorted({service.name for service in services if self.has_openai(service)})
         return self._beside_openai[key]
 
     def _all(self, namespace: str, labels: Mapping[str, str], *, placed: bool) -> Iterator[Serving]:
         for key, value in (*sorted(labels.items()), ("", "")) if self._by_label else ():
             for serving in self._by_label.get((namespace, key, value), ()):
-                asked = serving.selector.items()
-                if all(labels.get(name) == text or (not placed and name in _AFTER_PLACEMENT) for name, text in asked):
+                required_labels = serving.selector.items()
+                if all(
+                    labels.get(name) == text or (not placed and name in _AFTER_PLACEMENT)
+                    for name, text in required_labels
+                ):
                     yield serving
 
 
@@ -221,10 +231,12 @@ def _impossible(selector: LabelSelector | None, path: str) -> Iterator[Problem]:
 def _gateway_twice(gateway: Any, fleet: Fleet) -> Iterator[Problem]:
     """Yield gateways of one cluster. All of them have the error, so that the one that is there can be held."""
     name = gateway.spec.cluster_name
-    models = [each for each in fleet.of_kind(_GATEWAY) if each.mode == gateway.mode == "Model"]
-    others = [each.name for each in models if each.spec.cluster_name == name and each.name != gateway.name]
-    if others:
-        message = f"is the cluster of InferenceGateway {some(sorted(others))} too, and a cluster has one gateway"
+    models = [candidate for candidate in fleet.of_kind(_GATEWAY) if candidate.mode == gateway.mode == "Model"]
+    other_names = [
+        candidate.name for candidate in models if candidate.spec.cluster_name == name and candidate.name != gateway.name
+    ]
+    if other_names:
+        message = f"is the cluster of InferenceGateway {some(sorted(other_names))} too, and a cluster has one gateway"
         yield Problem(message, "spec.clusterName", short(name), "Name another cluster, or remove one of the gateways")
 
 
@@ -236,9 +248,9 @@ def _gateway_services(gateway: InferenceGateway, fleet: Fleet) -> Iterator[Probl
     if gateway.name in fleet.serving.idle and fleet.complete(_SERVICE):
         labels = {pair for service in fleet.of_kind(_SERVICE) for pair in service.labels.items()}
         hint = f"Labels of ModelServices are {_pairs(labels)}" if labels else "No ModelService has labels"
-        asked = _pairs(selector.match_labels.items())
-        place = "spec.serviceSelector.matchLabels"
-        yield warning("matches no ModelService: the gateway serves none", place, hint, asked)
+        selector_text = _pairs(selector.match_labels.items())
+        path = "spec.serviceSelector.matchLabels"
+        yield warning("matches no ModelService: the gateway serves none", path, hint, selector_text)
 
 
 def _gateway_keys(gateway: InferenceGateway, fleet: Fleet) -> Iterator[Problem]:
@@ -246,12 +258,18 @@ def _gateway_keys(gateway: InferenceGateway, fleet: Fleet) -> Iterator[Problem]:
     if gateway.mode != "Model" or gateway.spec.auth is not None or fleet.unknown(_POLICY):
         return
     # Where a policy selects a service, such a gateway refuses everyone.
-    services = [each for each in fleet.of_kind(_SERVICE) if not fleet.serving.selection.policies(each)]
-    alone = ServingIndex([gateway], services)
-    keyed = [each for each in fleet.of_kind("ModelEndpoint") if each.spec.credential and not model_mode_obstacle(each)]
-    spent = [each.name for each in keyed if alone.find(each.namespace, each.labels, placed=True)]
-    if spent:
-        message = f"has no auth, and sends the keys of ModelEndpoint {listed(spent)}: whoever reaches it spends them"
+    services = [service for service in fleet.of_kind(_SERVICE) if not fleet.serving.selection.policies(service)]
+    gateway_index = ServingIndex([gateway], services)
+    keyed = [
+        endpoint
+        for endpoint in fleet.of_kind("ModelEndpoint")
+        if endpoint.spec.credential and not model_mode_obstacle(endpoint)
+    ]
+    exposed = [
+        endpoint.name for endpoint in keyed if gateway_index.find(endpoint.namespace, endpoint.labels, placed=True)
+    ]
+    if exposed:
+        message = f"has no auth, and sends the keys of ModelEndpoint {listed(exposed)}: whoever reaches it spends them"
         yield warning(message, "spec", "Add auth, or serve only ModelServices without such endpoints")
 
 
@@ -267,7 +285,7 @@ def _gateway_encryption(gateway: InferenceGateway) -> Iterator[Problem]:
 
 def _gateway_superseded(gateway: Any, fleet: Fleet) -> Iterator[Problem]:
     """Yield a gateway that lets everyone call what another gateway asks keys for."""
-    guarded = [each.name for each in fleet.serving.gateways if each.spec.auth is not None]
+    guarded = [other_gateway.name for other_gateway in fleet.serving.gateways if other_gateway.spec.auth is not None]
     message = f"asks callers for no key, unlike InferenceGateway {some(guarded, 3)}: whoever reaches it may call "
     if gateway.mode == "Model" and gateway.spec.auth is None and guarded:
         message += "all ModelServices "
@@ -298,14 +316,18 @@ def endpoints_elsewhere(service: ModelService, selector: Mapping[str, str], flee
     serve: where endpoints with these labels are. Empty where there are none, and for other services."""
     if not fleet.serving.gateways_of(service):
         return ""
-    asked = {name: value for name, value in selector.items() if name not in _AFTER_PLACEMENT}.items()
-    found = {each.namespace for each in fleet.of_kind("ModelEndpoint") if asked and asked <= each.labels.items()}
+    required_labels = {name: value for name, value in selector.items() if name not in _AFTER_PLACEMENT}.items()
+    namespaces = {
+        endpoint.namespace
+        for endpoint in fleet.of_kind("ModelEndpoint")
+        if required_labels and required_labels <= endpoint.labels.items()
+    }
     for deployment in fleet.of_kind("ModelDeployment"):
-        if asked and asked <= labels_of_replicas(deployment).items():
-            found.add(deployment.namespace)
-    where = some(sorted(found))
-    said = f"Endpoints with these labels are in namespace {where}: a ModelService selects those of its own"
-    return said if found else ""
+        if required_labels and required_labels <= labels_of_replicas(deployment).items():
+            namespaces.add(deployment.namespace)
+    where = some(sorted(namespaces))
+    hint = f"Endpoints with these labels are in namespace {where}: a ModelService selects those of its own"
+    return hint if namespaces else ""
 
 
 def labels_of_replicas(deployment: Any) -> Mapping[str, str]:
@@ -318,10 +340,10 @@ def _idle_timeout(service: ModelService) -> Iterator[Problem]:
     """Yield a time-out that never passes, as that for the whole request is shorter."""
     limits = service.spec.timeouts
     idle, request = (limits.idle, limits.request) if limits else (None, None)
-    whole = parse_duration(request or REQUEST_TIMEOUT).nanos
-    if idle and 0 < whole < parse_duration(idle).nanos:
-        given = f"timeouts.request ends it after {request}"
-        message = given if request else f"without timeouts.request it ends after {REQUEST_TIMEOUT}"
+    request_nanos = parse_duration(request or REQUEST_TIMEOUT).nanos
+    if idle and 0 < request_nanos < parse_duration(idle).nanos:
+        end = f"timeouts.request ends it after {request}"
+        message = end if request else f"without timeouts.request it ends after {REQUEST_TIMEOUT}"
         hint = "Write less than that, or raise timeouts.request (0s is no limit)"
         yield warning(f"is longer than a request may take: {message}", "spec.timeouts.idle", hint, short(idle))
 
@@ -478,7 +500,11 @@ def _unknown_server(
     # Scripts that start servers of the table have a warning of their own.
     if line.server or servers_in(line.script):
         return
-    texts = (*(container.command or ()), *(container.args or ()), *(each.value or "" for each in container.env or ()))
+    texts = (
+        *(container.command or ()),
+        *(container.args or ()),
+        *(variable.value or "" for variable in container.env or ()),
+    )
     is_named = any(_VARIABLE in text or model in text for text in texts) or served_names(line) is not None
     has_port = engine.port is not None or any("--port" in text for text in texts)
     # The composed startup probe requests the health path too.
@@ -507,33 +533,36 @@ def route_by_hand(_route: Any, _fleet: object) -> Iterator[Problem]:
 def policy_services(policy: CallerPolicy, fleet: Fleet) -> Iterator[Problem]:
     """Yield a policy without services, and one for callers that no gateway knows."""
     selector = policy.spec.services
-    place = "spec.services.matchLabels" if selector else "spec"
+    path = "spec.services.matchLabels" if selector else "spec"
     services = fleet.serving.selection.services(policy)
     is_possible = not selector or not any(impossible_label(selector.match_labels))
     if not services and is_possible and not fleet.unknown(_SERVICE):
-        yield _selects_nothing(policy, fleet, place)
+        yield _selects_nothing(policy, fleet, path)
     if not services or not fleet.complete(_GATEWAY):
         return
     serving = {gateway.name: gateway for service in services for gateway in fleet.serving.gateways_of(service)}
-    paths = [each.name for each in fleet.of_kind(_GATEWAY) if each.is_of_control_cluster]
+    paths = [candidate.name for candidate in fleet.of_kind(_GATEWAY) if candidate.is_of_control_cluster]
     # Gateways in mode Path beside one with auth have a warning of their own.
     is_guarded = any(gateway.spec.auth for gateway in fleet.serving.gateways)
-    beside = "" if is_guarded or not paths else f"; whoever reaches InferenceGateway {some(paths)} may call them"
+    path_note = "" if is_guarded or not paths else f"; whoever reaches InferenceGateway {some(paths)} may call them"
     if not serving:
         hint = "Add a gateway in mode Model, with auth, that serves them"
-        message = f"has no effect: no gateway in mode Model serves the ModelServices{beside}"
-        yield warning(message, place, hint)
+        message = f"has no effect: no gateway in mode Model serves the ModelServices{path_note}"
+        yield warning(message, path, hint)
     for name, gateway in sorted(serving.items()):
         if gateway.spec.auth is None:
             message = f"selects services of InferenceGateway {name}, which has no auth: it refuses all their callers"
-            yield warning(f"{message}{beside}", place, f"Add auth to InferenceGateway {name}")
+            yield warning(f"{message}{path_note}", path, f"Add auth to InferenceGateway {name}")
     yield from _overflows(policy, services)
-    known = fleet.serving.budgets(policy.namespace)
-    yield from _crowded(policy, known)
-    yield from _tokens(policy, services, serving.values(), known.rights)
-    tokens = next((each.spec.auth.jwt for each in serving.values() if each.spec.auth and each.spec.auth.jwt), None)
-    named = rights(policy, (), services, tokens)
-    divided = divided_budgets(named, known.rights, {service.name for service in services})
+    namespace_budgets = fleet.serving.budgets(policy.namespace)
+    yield from _crowded(policy, namespace_budgets)
+    yield from _tokens(policy, services, serving.values(), namespace_budgets.rights)
+    tokens = next(
+        (candidate.spec.auth.jwt for candidate in serving.values() if candidate.spec.auth and candidate.spec.auth.jwt),
+        None,
+    )
+    policy_rights = rights(policy, (), services, tokens)
+    divided = divided_budgets(policy_rights, namespace_budgets.rights, {service.name for service in services})
     for index, budget in enumerate(policy.spec.budgets or ()):
         if budget in divided:
             yield warning(DIVIDED, f"spec.budgets[{index}].scope", capitalized(UNDIVIDED), budget.scope)
@@ -543,66 +572,74 @@ def _tokens(
     policy: CallerPolicy,
     services: Sequence[ModelService],
     serving: Iterable[InferenceGateway],
-    known: NamespaceRights,
+    namespace_rights: NamespaceRights,
 ) -> Iterator[Problem]:
     """Yield clients with tokens that gateways do not know, and budgets of groups that would count others."""
-    accepted = {each.name: each.spec.auth.jwt for each in serving if each.spec.auth}
-    for field, needed in (("subjects", "jwt"), ("groups", "jwt.groupsClaim")):
+    accepted = {gateway.name: gateway.spec.auth.jwt for gateway in serving if gateway.spec.auth}
+    for field, jwt_field in (("subjects", "jwt"), ("groups", "jwt.groupsClaim")):
         missing = [
             name for name, jwt in sorted(accepted.items()) if not (jwt and (field == "subjects" or jwt.groups_claim))
         ]
         if getattr(policy.spec, field) and missing:
-            message = f"has no effect at InferenceGateway {some(missing)}, which has no spec.auth.{needed}"
-            yield warning(message, f"spec.{field}", f"Add auth.{needed} to it, or remove {field}")
-    if policy.spec.groups and policy.spec.budgets and known.are_shared(service.name for service in services):
-        others = {each.policy.name for service in services for each in known.to(service.name)} - {policy.name}
-        message = f"would count callers of CallerPolicy {listed(sorted(others))} too: gateways count by headers"
+            message = f"has no effect at InferenceGateway {some(missing)}, which has no spec.auth.{jwt_field}"
+            yield warning(message, f"spec.{field}", f"Add auth.{jwt_field} to it, or remove {field}")
+    if policy.spec.groups and policy.spec.budgets and namespace_rights.are_shared(service.name for service in services):
+        other_policies = {
+            policy_rights.policy.name for service in services for policy_rights in namespace_rights.to(service.name)
+        } - {policy.name}
+        message = f"would count callers of CallerPolicy {listed(sorted(other_policies))} too: gateways count by headers"
         hint = "Give members of groups services of their own, or name them in subjects"
         yield Problem(f"{message}, and groups are in none", "spec.budgets", hint=hint)
 
 
-def _selects_nothing(policy: CallerPolicy, fleet: Fleet, place: str) -> Problem:
+def _selects_nothing(policy: CallerPolicy, fleet: Fleet, path: str) -> Problem:
     """Return the problem of a policy without services, with those of other namespaces that it seems to be for."""
     selector = policy.spec.services
     message = f"matches no ModelService in namespace {policy.namespace}"
     if selector is None:
-        return warning(message, place, "Write the policy into the namespace of the ModelServices that it is for")
-    meant = [each for each in fleet.of_kind(_SERVICE) if selector.matches(each.labels)]
-    namespaces = sorted({each.namespace for each in fleet.of_kind(_SERVICE)})
-    if not meant and namespaces and policy.namespace not in namespaces:
+        return warning(message, path, "Write the policy into the namespace of the ModelServices that it is for")
+    matching = [service for service in fleet.of_kind(_SERVICE) if selector.matches(service.labels)]
+    namespaces = sorted({service.namespace for service in fleet.of_kind(_SERVICE)})
+    if not matching and namespaces and policy.namespace not in namespaces:
         hint = f"ModelServices are in namespace {nearest(policy.namespace, namespaces) or some(namespaces)}"
-        return warning(message, place, hint)
-    if not meant:
-        inside = [each for each in fleet.of_kind(_SERVICE) if each.namespace == policy.namespace]
-        labels = {pair for each in inside for pair in each.labels.items()}
+        return warning(message, path, hint)
+    if not matching:
+        local_services = [service for service in fleet.of_kind(_SERVICE) if service.namespace == policy.namespace]
+        labels = {pair for service in local_services for pair in service.labels.items()}
         hint = f"Labels of ModelServices there are {_pairs(labels)}" if labels else "No ModelService there has labels"
-        return warning(f"{message}{_open_to_all(inside, fleet)}", place, hint)
-    message += f", and holds in no other one: those with these labels are {listed(each.model_name for each in meant)}"
-    message += _open_to_all(meant, fleet)
-    return warning(message, place, f"Write the policy into namespace {listed(each.namespace for each in meant)}")
+        return warning(f"{message}{_open_to_all(local_services, fleet)}", path, hint)
+    message += (
+        f", and holds in no other one: those with these labels are {listed(service.model_name for service in matching)}"
+    )
+    message += _open_to_all(matching, fleet)
+    return warning(
+        message, path, f"Write the policy into namespace {listed(service.namespace for service in matching)}"
+    )
 
 
 def _open_to_all(services: Iterable[ModelService], fleet: Fleet) -> str:
     """Return the end of a message about a policy that selects nothing: which of these services no policy selects."""
-    left = [each.model_name for each in services if not fleet.serving.selection.policies(each)]
-    return "" if not left or fleet.unknown(_POLICY) else f"; every caller with a key may call {some(left)}"
+    unrestricted = [service.model_name for service in services if not fleet.serving.selection.policies(service)]
+    return (
+        "" if not unrestricted or fleet.unknown(_POLICY) else f"; every caller with a key may call {some(unrestricted)}"
+    )
 
 
-def _crowded(policy: CallerPolicy, known: Budgets) -> Iterator[Problem]:
+def _crowded(policy: CallerPolicy, namespace_budgets: Budgets) -> Iterator[Problem]:
     """Yield that budgets are too many for one object, of the first policy that they are of, and those of a policy for
     more services than one rule can name."""
-    excess = known.too_many_rules.get(policy.name)
+    excess = namespace_budgets.too_many_rules.get(policy.name)
     if excess:
         yield Problem(excess.message, "spec.budgets", hint=capitalized(FEWER_RULES))
     for index, budget in enumerate(policy.spec.budgets or ()):
-        if (policy.name, budget.name) in known.divided:
+        if (policy.name, budget.name) in namespace_budgets.divided:
             hint = capitalized(UNDIVIDED_SERVICES)
             yield warning(DIVIDED_SERVICES, f"spec.budgets[{index}]", hint, budget.name)
 
 
 def _unresolved(services: Iterable[ModelService], gateway: InferenceGateway) -> list[Route]:
     nothing = Resolution((), None)
-    return [Route(each, gateway, nothing, {}) for each in services if gateway.serves(each.labels)]
+    return [Route(service, gateway, nothing, {}) for service in services if gateway.serves(service.labels)]
 
 
 def policy_callers(policy: CallerPolicy, fleet: Fleet) -> Iterator[Problem]:
@@ -625,9 +662,11 @@ def policy_callers(policy: CallerPolicy, fleet: Fleet) -> Iterator[Problem]:
         if is_key(caller.name):
             yield pasted_key(f"spec.callers[{index}].name")
         if caller.name.endswith(NEXT_SUFFIX):
-            known = caller_of(caller.name)
+            base_name = caller_of(caller.name)
             message = f"is the name of a next key, and not of a caller: names must not end in {NEXT_SUFFIX}"
-            hint = f"Write {known}, whose keys are both valid while they are rotated" if known else "Name a caller"
+            hint = (
+                f"Write {base_name}, whose keys are both valid while they are rotated" if base_name else "Name a caller"
+            )
             yield Problem(message, f"spec.callers[{index}].name", short(caller.name), hint)
 
 
@@ -635,11 +674,11 @@ def _spent_with_others(budgets: Sequence[Budget]) -> Iterator[Problem]:
     """Yield budgets that are never spent before another one, which has no more in a window that is as long or longer:
     full windows of one length are in those of the next one."""
     for index, budget in enumerate(budgets):
-        for position, other in enumerate(budgets):
-            is_alike = _alike(budget) == _alike(other) and _WINDOWS.index(budget.per) <= _WINDOWS.index(other.per)
-            is_same = (budget.quantity, budget.per) == (other.quantity, other.per)
-            if is_alike and other.quantity <= budget.quantity and (position < index if is_same else position != index):
-                message = f"is never spent before budget {other.name}, which has {other.quantity} for each {other.per}"
+        for position, peer in enumerate(budgets):
+            is_alike = _alike(budget) == _alike(peer) and _WINDOWS.index(budget.per) <= _WINDOWS.index(peer.per)
+            is_same = (budget.quantity, budget.per) == (peer.quantity, peer.per)
+            if is_alike and peer.quantity <= budget.quantity and (position < index if is_same else position != index):
+                message = f"is never spent before budget {peer.name}, which has {peer.quantity} for each {peer.per}"
                 hint = "Lower it, or raise the other one, or remove one of them"
                 field = "amount" if budget.amount else "limit"
                 yield warning(message, f"spec.budgets[{index}].{field}", hint, str(budget.quantity))
@@ -652,7 +691,7 @@ def _alike(budget: Budget) -> tuple[str, str, str]:
 
 def _overflows(policy: CallerPolicy, services: Sequence[ModelService]) -> Iterator[Problem]:
     """Yield budgets that send requests to the next priority where a service has one only."""
-    single = [each.name for each in services if len({entry.priority for entry in each.spec.endpoints}) == 1]
+    single = [service.name for service in services if len({entry.priority for entry in service.spec.endpoints}) == 1]
     for index, budget in enumerate(policy.spec.budgets or ()):
         if budget.when_spent == "Overflow" and single:
             message = f"has no next priority to send requests to in ModelService {some(single, 3)}: they are refused"

@@ -161,11 +161,13 @@ class _Fleet:
         self._invalid_kinds = {ref.kind for ref in invalid}
         self._invalid_places = {(ref.kind, ref.namespace) for ref in invalid}
         self._invalid_names = {(ref.namespace, ref.name) for ref in invalid}
-        self._unread_kinds = {each.kind for each in unread}
-        self._unread_with_any_name = {each.kind for each in unread if each.text is None}
+        self._unread_kinds = {unread_document.kind for unread_document in unread}
+        self._unread_with_any_name = {
+            unread_document.kind for unread_document in unread if unread_document.text is None
+        }
         self._unread_words: dict[str, set[str]] = defaultdict(set)
-        for each in unread:
-            self._unread_words[each.kind].update(_WORD.findall(each.text or ""))
+        for unread_document in unread:
+            self._unread_words[unread_document.kind].update(_WORD.findall(unread_document.text or ""))
         self._selected: dict[frozenset[tuple[str, str]], bool] = {}
         self._compiled: dict[str, str] = {}
 
@@ -203,8 +205,8 @@ class _Fleet:
     @cached_property
     def first_priced_class(self) -> Any:
         """Return the first InferenceClass with prices, by name; None without one."""
-        priced = (each for each in self.of_kind("InferenceClass") if each.spec.pricing)
-        return min(priced, key=lambda each: each.name, default=None)
+        priced = (inference_class for inference_class in self.of_kind("InferenceClass") if inference_class.spec.pricing)
+        return min(priced, key=lambda inference_class: inference_class.name, default=None)
 
     def names(self, kind: str, namespace: str) -> Sequence[str]:
         """Return the existing names, sorted."""
@@ -212,10 +214,10 @@ class _Fleet:
 
     @cached_property
     def _names(self) -> Mapping[tuple[str, str], list[str]]:
-        found: dict[tuple[str, str], list[str]] = defaultdict(list)
+        names: dict[tuple[str, str], list[str]] = defaultdict(list)
         for ref in sorted({*self._invalid, *(ref for resources in self._by_kind.values() for ref in resources)}):
-            found[(ref.kind, ref.namespace)].append(ref.name)
-        return found
+            names[(ref.kind, ref.namespace)].append(ref.name)
+        return names
 
     def sharing(self, namespace: str) -> Sequence[str]:
         """Return the namespaces that map to the same namespace on workload clusters, including this one, sorted."""
@@ -224,10 +226,10 @@ class _Fleet:
     @cached_property
     def _sharing(self) -> Mapping[str, list[str]]:
         refs = (*self._invalid, *(ref for kind in COMPOSED_KINDS for ref in self._by_kind[kind]))
-        found: dict[str, list[str]] = defaultdict(list)
+        namespaces: dict[str, list[str]] = defaultdict(list)
         for namespace in sorted({ref.namespace for ref in refs if ref.kind in COMPOSED_KINDS}):
-            found[workload_namespace(namespace)].append(namespace)
-        return found
+            namespaces[workload_namespace(namespace)].append(namespace)
+        return namespaces
 
     def selector_error(self, expression: str) -> str:
         """Return the error of a CEL selector, "" when it compiles."""
@@ -255,11 +257,11 @@ class _Fleet:
 
     @cached_property
     def _clusters_by_label(self) -> Mapping[tuple[str, str], frozenset[str]]:
-        found: dict[tuple[str, str], set[str]] = defaultdict(set)
+        clusters: dict[tuple[str, str], set[str]] = defaultdict(set)
         for cluster in self.of_kind("InferenceCluster"):
             for pair in all_labels(cluster).items():
-                found[pair].add(cluster.name)
-        return {pair: frozenset(names) for pair, names in found.items()}
+                clusters[pair].add(cluster.name)
+        return {pair: frozenset(names) for pair, names in clusters.items()}
 
     @cached_property
     def cluster_labels(self) -> str:
@@ -267,20 +269,20 @@ class _Fleet:
         values: dict[str, list[str]] = defaultdict(list)
         for key, value in sorted(self._clusters_by_label):
             values[key].append(value)
-        labels = [f"{key}: {some(found)}" for key, found in list(values.items())[:_MOST_NAMED]]
+        labels = [f"{key}: {some(label_values)}" for key, label_values in list(values.items())[:_MOST_NAMED]]
         return "Labels of clusters are " + "; ".join(labels)
 
     @cached_property
     def domains(self) -> frozenset[str]:
         """Drivers of all devices of all classes, and the domains of their attributes and capacities."""
-        found = set()
+        domains = set()
         for inference_class in self.of_kind("InferenceClass"):
             for device in inference_class.spec.devices:
-                found.add(device.driver)
+                domains.add(device.driver)
                 for key in (*(device.attributes or {}), *(device.capacity or {})):
                     if "/" in key:
-                        found.add(key.partition("/")[0])
-        return frozenset(found)
+                        domains.add(key.partition("/")[0])
+        return frozenset(domains)
 
     @cached_property
     def device_values(self) -> Mapping[tuple[str, str], frozenset[str]]:
@@ -300,20 +302,23 @@ class _Fleet:
 
         Labels that are not known before scheduling are left out: see `_placement_is_possible`.
         """
-        found: dict[tuple[str, str, str], list[Mapping[str, str]]] = defaultdict(list)
+        label_sets: dict[tuple[str, str, str], list[Mapping[str, str]]] = defaultdict(list)
         for resource, labels in self._label_sets():
             for key, value in labels.items():
-                found[(resource.namespace or "", key, value)].append(labels)
-        return found
+                label_sets[(resource.namespace or "", key, value)].append(labels)
+        return label_sets
 
     def _label_sets(self) -> Iterator[tuple[Any, Mapping[str, str]]]:
         for endpoint in self.of_kind("ModelEndpoint"):
             yield endpoint, endpoint.labels
-        given = label_sets_of_placement(self.of_kind("InferenceCluster"))
+        placement_sets = label_sets_of_placement(self.of_kind("InferenceCluster"))
         for replica in self.of_kind("ModelReplica"):
-            yield from ((replica, {**more, **replica.labels}) for more in given)
+            yield from ((replica, {**placement_labels, **replica.labels}) for placement_labels in placement_sets)
         for deployment in self.of_kind("ModelDeployment"):
-            yield from ((deployment, {**more, **labels_of_replicas(deployment)}) for more in given)
+            yield from (
+                (deployment, {**placement_labels, **labels_of_replicas(deployment)})
+                for placement_labels in placement_sets
+            )
 
     def selects_an_endpoint(self, namespace: str, selector: Selector) -> bool:
         """Return True when an endpoint of the manifests, or one that a deployment will get, matches."""
@@ -323,8 +328,8 @@ class _Fleet:
         if not fixed:
             return any(resource.namespace == namespace for resource, _labels in self._label_sets())
         # The deployment label is the most selective one.
-        first = DEPLOYMENT_LABEL if DEPLOYMENT_LABEL in fixed else min(fixed)
-        candidates = self._endpoints.get((namespace, first, fixed[first]), ())
+        lookup_key = DEPLOYMENT_LABEL if DEPLOYMENT_LABEL in fixed else min(fixed)
+        candidates = self._endpoints.get((namespace, lookup_key, fixed[lookup_key]), ())
         return any(fixed.items() <= labels.items() for labels in candidates)
 
     def may_select_an_endpoint(self, namespace: str, selector: Selector) -> bool:
@@ -346,8 +351,8 @@ class _Fleet:
     def _placement_is_possible(self, selector: Selector) -> bool:
         """Return True when replicas may get these labels, whose values are not known before scheduling."""
         cluster, index = selector.get(CLUSTER_LABEL), selector.get(REPLICA_INDEX_LABEL)
-        known = self._by_kind["InferenceCluster"]
-        cluster_ok = cluster is None or not known or self.exists("InferenceCluster", "", cluster)
+        clusters = self._by_kind["InferenceCluster"]
+        cluster_ok = cluster is None or not clusters or self.exists("InferenceCluster", "", cluster)
         return cluster_ok and (index is None or (index.isascii() and index.isdigit()))
 
 
@@ -356,8 +361,8 @@ def _nearest(name: str, names: Sequence[str], kind: str) -> str:
     if not names:
         return f"No {kind} exists: add it to the manifests{_catalogue(name, kind)}"
     # Comparing is slow, so only names that are close in the alphabet are compared.
-    at = bisect.bisect(names, name)
-    close = nearest(name, names[max(0, at - _NEIGHBOURS) : at + _NEIGHBOURS])
+    position = bisect.bisect(names, name)
+    close = nearest(name, names[max(0, position - _NEIGHBOURS) : position + _NEIGHBOURS])
     exist = f"Existing: {some(names, _MOST_NAMED)}"
     return f"Did you mean {close}? {exist}" if close else f"{exist}{_catalogue(name, kind)}"
 
@@ -439,12 +444,14 @@ def _pool_classes(cluster: Any, fleet: _Fleet) -> Iterator[Problem]:
 
 def _home(fabric: str) -> Cloud | None:
     """Return the only cloud that has a fabric of this type; None where there may be several."""
-    return next((cloud for cloud in registry.CLOUDS for each in cloud.fabrics if each.type == fabric), None)
+    return next(
+        (cloud for cloud in registry.CLOUDS for cloud_fabric in cloud.fabrics if cloud_fabric.type == fabric), None
+    )
 
 
 def _fabric_zones(cluster: Any) -> Iterator[Problem]:
     """Yield pools whose fabric would span zones."""
-    first: dict[tuple[str, str], tuple[str, str]] = {}
+    pool_and_zone: dict[tuple[str, str], tuple[str, str]] = {}
     for index, pool in enumerate(cluster.spec.node_pools or ()):
         path = f"spec.nodePools[{index}]"
         fabric, zones = fabric_of(pool), sorted(set(pool.zones or ()))
@@ -455,9 +462,9 @@ def _fabric_zones(cluster: Any) -> Iterator[Problem]:
             hint = f"Set one: zones: [{zones[0]}], and add a pool for each other zone"
             yield warning(message, f"{path}.zones", hint, ", ".join(zones))
             continue
-        other, zone = first.setdefault(fabric, (pool.name, zones[0])) if fabric[1] else ("", zones[0])
+        first_pool, zone = pool_and_zone.setdefault(fabric, (pool.name, zones[0])) if fabric[1] else ("", zones[0])
         if zone != zones[0]:
-            message = f"is also the fabric of pool {other}, which is in {zone}; this pool is in {zones[0]}"
+            message = f"is also the fabric of pool {first_pool}, which is in {zone}; this pool is in {zones[0]}"
             hint = "Pools can share a fabric within one zone only: name a fabric for each zone"
             yield warning(message, f"{path}.fabric", hint, short(fabric[1]))
 
@@ -465,7 +472,11 @@ def _fabric_zones(cluster: Any) -> Iterator[Problem]:
 def _class_reference(name: str, path: str, fleet: _Fleet, source: str = "Existing") -> Iterator[Problem]:
     if not fleet.exists("InferenceClass", "", name):
         classes = fleet.of_kind("InferenceClass")
-        usable = sorted(each.name for each in classes if source == "Existing" or _block(each, source) is not None)
+        usable = sorted(
+            inference_class.name
+            for inference_class in classes
+            if source == "Existing" or _block(inference_class, source) is not None
+        )
         hint = _nearest(name, usable or fleet.names("InferenceClass", ""), "InferenceClass")
         message = "names an InferenceClass that does not exist"
         yield _dangling("InferenceClass", message, path, short(name), hint, fleet)
@@ -473,9 +484,9 @@ def _class_reference(name: str, path: str, fleet: _Fleet, source: str = "Existin
 
 def _class_currency(inference_class: Any, fleet: _Fleet) -> Iterator[Problem]:
     pricing = inference_class.spec.pricing
-    first = fleet.first_priced_class
-    if pricing and first and pricing.currency != first.spec.pricing.currency:
-        message = f"differs from InferenceClass {first.name}, whose prices are in {first.spec.pricing.currency}"
+    reference = fleet.first_priced_class
+    if pricing and reference and pricing.currency != reference.spec.pricing.currency:
+        message = f"differs from InferenceClass {reference.name}, whose prices are in {reference.spec.pricing.currency}"
         hint = "Prices of a fleet are compared and added, so all are in one currency"
         yield Problem(message, "spec.pricing.currency", pricing.currency, hint)
 
@@ -539,17 +550,17 @@ def _cache_name(name: str, namespace: str, path: str, fleet: _Fleet) -> Iterator
 
 def _deployment_clusters(deployment: Any, fleet: _Fleet) -> Iterator[Problem]:
     template = deployment.spec.template.spec
-    own, path = _match_labels(template.cluster_selector), "spec.template.spec.clusterSelector.matchLabels"
+    deployment_labels, path = _match_labels(template.cluster_selector), "spec.template.spec.clusterSelector.matchLabels"
     reference = template.model_cache_ref
     cache = fleet.find("ModelCache", deployment.namespace, reference.name) if reference else None
     cached = _match_labels(cache.spec.cluster_selector) if cache else {}
-    for key in sorted(own.keys() & cached.keys()):
-        if own[key] != cached[key]:
+    for key in sorted(deployment_labels.keys() & cached.keys()):
+        if deployment_labels[key] != cached[key]:
             message = f"differs from ModelCache {reference.name}, whose value {cached[key]!r} takes precedence"
             hint = "Set the same value in both, or the key in only one of them"
-            yield warning(message, f'{path}["{key}"]', hint, short(own[key]))
-    if own:
-        yield from _no_cluster({**own, **cached}, path, fleet)
+            yield warning(message, f'{path}["{key}"]', hint, short(deployment_labels[key]))
+    if deployment_labels:
+        yield from _no_cluster({**deployment_labels, **cached}, path, fleet)
 
 
 def _deployment_selectors(deployment: Any, fleet: _Fleet) -> Iterator[Problem]:
@@ -591,8 +602,8 @@ def _impossible_values(expression: str, path: str) -> Iterator[Problem]:
             yield warning(f"matches no device for which {function} is asked: {error}", path)
     for __, amount in _MEMORY_COMPARISON.findall(expression):
         if is_tiny(amount, LEAST_DEVICE_MEMORY):
-            meant = meant_device_memory(amount)
-            hint = f"Did you mean {meant}?" if meant else "Add the unit, such as Gi"
+            suggestion = meant_device_memory(amount)
+            hint = f"Did you mean {suggestion}?" if suggestion else "Add the unit, such as Gi"
             yield warning("compares the memory of a device with less than 1 GiB", path, hint, short(amount))
 
 
@@ -610,15 +621,15 @@ def _unknown_values(expression: str, path: str, fleet: _Fleet) -> Iterator[Probl
     if not fleet.complete("InferenceClass"):
         return
     for kind, domain, name in sorted(required_values(compile_selector(expression))):
-        known = fleet.device_values.get((kind, domain), frozenset())
-        if domain in fleet.domains and domain != FABRIC_DRIVER and name not in known:
+        device_names = fleet.device_values.get((kind, domain), frozenset())
+        if domain in fleet.domains and domain != FABRIC_DRIVER and name not in device_names:
             noun = "an attribute" if kind == "attributes" else "a capacity"
-            hint = f"InferenceClasses have {some(sorted(known)) or 'none'} in domain {domain}"
+            hint = f"InferenceClasses have {some(sorted(device_names)) or 'none'} in domain {domain}"
             yield warning(f"names {noun} that no InferenceClass has", path, hint, short(name))
 
 
 def _replica_references(replica: Any, fleet: _Fleet) -> Iterator[Problem]:
-    yield from (replace(each, severity="warning") for each in _cluster_name(replica.spec.cluster_name, fleet))
+    yield from (replace(problem, severity="warning") for problem in _cluster_name(replica.spec.cluster_name, fleet))
     yield from _cache_reference(replica, replica.spec.model_cache_ref, "spec.modelCacheRef.name", fleet)
 
 
@@ -630,7 +641,7 @@ def _service_endpoints(service: Any, fleet: _Fleet) -> Iterator[Problem]:
     for index, entry in enumerate(service.spec.endpoints):
         selector = entry.selector.match_labels
         path = f"spec.endpoints[{index}].selector.matchLabels"
-        impossible = [replace(each, severity="warning") for each in impossible_labels(selector, path)]
+        impossible = [replace(problem, severity="warning") for problem in impossible_labels(selector, path)]
         yield from impossible
         if not (
             impossible

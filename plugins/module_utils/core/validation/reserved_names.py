@@ -51,6 +51,6 @@ def certificate_names(gateway: InferenceGateway, _fleet: object) -> Iterator[Pro
     """Yield certificates of a gateway whose copies would replace Secrets of the fleet."""
     for index, certificate in enumerate(gateway.spec.tls.certificate_refs if gateway.spec.tls else ()):
         if certificate.name in _SECRETS:
-            place = f"spec.tls.certificateRefs[{index}].name"
+            path = f"spec.tls.certificateRefs[{index}].name"
             message = "is the name of a Secret of the fleet on the gateway's cluster, which its copy would replace"
-            yield Problem(message, place, certificate.name, "Give the Secret of the certificate another name")
+            yield Problem(message, path, certificate.name, "Give the Secret of the certificate another name")

@@ -140,17 +140,17 @@ def _protocol(server: Server, line: CommandLine, engine: Any, container: Any, pa
     if flag := line.find(server.socket):
         message = "makes the engine listen on a Unix socket, where neither the gateway nor probes reach it"
         yield warning(message, f"{path}.{line.element(server.socket)}", f"Remove {flag.name}")
-    own = container.readiness_probe and container.readiness_probe.http_get
-    health = (own.path or "/") if own else engine.health_path or server.health
+    http_get = container.readiness_probe and container.readiness_probe.http_get
+    health = (http_get.path or "/") if http_get else engine.health_path or server.health
     prefix = line.setting(server.prefix)[0]
-    if prefix and not health.startswith(f"{prefix}/") and (own or not container.readiness_probe):
+    if prefix and not health.startswith(f"{prefix}/") and (http_get or not container.readiness_probe):
         message = f"moves all paths of the engine below {prefix}, while probes send requests to {health}"
         hint = f"Set healthPath: {prefix}{server.health}, or remove the prefix"
         yield warning(message, f"{path}.{line.element(server.prefix.flags)}", hint)
     has_key = line.has(server.key.flags) or line.variable(server.key.variable) != ""
     if has_key and health.startswith("/v1/"):
         message = f"is {health}, and {server.title} rejects probes there with 401, because they have no API key"
-        location = f"{path}.readinessProbe" if own else f"{path.partition('.members[')[0]}.healthPath"
+        location = f"{path}.readinessProbe" if http_get else f"{path.partition('.members[')[0]}.healthPath"
         yield warning(message, location, f"Use {server.health}, which needs no key")
 
 
@@ -184,10 +184,10 @@ def _missing_flag(flag: Flag, server: Server, version: str, location: str) -> It
     if not flag.name.startswith("--") or not is_known(flag.name) or not name or version not in released:
         return
     # argparse accepts the beginning of a name, and the servers accept the opposite of a switch.
-    if any(other.startswith((name, name.removeprefix("no-"))) for other in released[version]):
+    if any(flag_name.startswith((name, name.removeprefix("no-"))) for flag_name in released[version]):
         return
-    versions = [other for other in released if name in released[other]]
-    later = [other for other in versions if table.version_numbers(other) > table.version_numbers(version)]
+    versions = [candidate for candidate in released if name in released[candidate]]
+    later = [candidate for candidate in versions if table.version_numbers(candidate) > table.version_numbers(version)]
     hint = "Remove it"
     if later:
         hint = f"{server.title} has it since {later[0]}: use such an image, or remove it"

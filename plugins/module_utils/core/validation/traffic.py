@@ -25,26 +25,26 @@ def endpoint_target(endpoint: ModelEndpoint, fleet: Fleet) -> Iterator[Problem]:
     """Yield the problems of a ModelEndpoint's URL. Messages do not contain it, as it may contain keys."""
     yield from _replica_label(endpoint)
     spec = endpoint.spec
-    place = f"spec.{spec.backend_field}"
+    field = f"spec.{spec.backend_field}"
     finding = endpoint_problem(endpoint)
     obstacle = model_mode_obstacle(endpoint) if finding and fleet.serving.alone else None
     if obstacle:
         finding = obstacle.reason
     if finding:
         message, _colon, hint = finding.partition(": ")
-        yield Problem(message, place, hint=capitalized(hint))
+        yield Problem(message, field, hint=capitalized(hint))
         return
-    yield from _unsent(spec.backend_url, place)
+    yield from _unsent(spec.backend_url, field)
     path = urlsplit(spec.backend_url).path
     # In mode Model the path is the prefix of the API.
     if path.strip("/") and (spec.rewrite_path or "").strip("/") != path.strip("/") and not fleet.serving.alone:
         ignored = "gateways in mode Path ignore" if fleet.serving.gateways else "is ignored"
         hint = "Set spec.rewritePath to the path prefix of requests"
-        yield warning(f"has a path, which {ignored}: only its host and port are used", place, hint)
+        yield warning(f"has a path, which {ignored}: only its host and port are used", field, hint)
     yield from _odd_paths(endpoint, fleet)
     if spec.credential is not None and parse_url(spec.backend_url).scheme == HTTP:
         hint = "Write https:// if the backend supports it"
-        yield warning("sends the key of spec.credential unencrypted", place, hint)
+        yield warning("sends the key of spec.credential unencrypted", field, hint)
 
 
 def _odd_paths(endpoint: ModelEndpoint, fleet: Fleet) -> Iterator[Problem]:
@@ -52,9 +52,9 @@ def _odd_paths(endpoint: ModelEndpoint, fleet: Fleet) -> Iterator[Problem]:
     spec = endpoint.spec
     if odd := _odd_part(spec.rewrite_path or ""):
         yield warning(f"has {odd}{_ODD}", "spec.rewritePath", _HINT_ODD)
-    given = spec.api.prefix if spec.api else None
+    api_prefix = spec.api.prefix if spec.api else None
     field, prefix = (
-        ("api.prefix", given) if given is not None else (spec.backend_field, urlsplit(spec.backend_url).path)
+        ("api.prefix", api_prefix) if api_prefix is not None else (spec.backend_field, urlsplit(spec.backend_url).path)
     )
     odd = _odd_part(prefix)
     if odd and (fleet.serving.alone or fleet.serving.find(endpoint.namespace, endpoint.labels, placed=True)):
@@ -62,22 +62,22 @@ def _odd_paths(endpoint: ModelEndpoint, fleet: Fleet) -> Iterator[Problem]:
 
 
 def _odd_part(path: str) -> str:
-    """Return what makes a path an odd one, "" for nothing."""
-    found = unquote(path)
-    if "%" in found or "\\" in found or ";" in found:
+    """Return the part of a path that proxies and backends read differently; "" if there is no such part."""
+    decoded = unquote(path)
+    if "%" in decoded or "\\" in decoded or ";" in decoded:
         return "one of '%25', '\\' and ';'"
-    dots = next((f"the segment '{each}'" for each in found.split("/") if each in (".", "..")), "")
-    return dots or ("consecutive slashes" if "//" in found else "")
+    dots = next((f"the segment '{segment}'" for segment in decoded.split("/") if segment in (".", "..")), "")
+    return dots or ("consecutive slashes" if "//" in decoded else "")
 
 
-def _unsent(url: str, place: str) -> Iterator[Problem]:
+def _unsent(url: str, field: str) -> Iterator[Problem]:
     """Yield parts of a URL that gateways of either mode leave out."""
-    parts = urlsplit(url)
-    unsent = [name for name, text in (("query", parts.query), ("fragment", parts.fragment)) if text]
+    split_url = urlsplit(url)
+    unsent = [name for name, text in (("query", split_url.query), ("fragment", split_url.fragment)) if text]
     if unsent:
         message = f"has a {' and a '.join(unsent)}, which no gateway sends: requests reach the backend without it"
         hint = "Remove it; a key belongs in a Secret that spec.credential names, which is sent in a header"
-        yield warning(message, place, hint)
+        yield warning(message, field, hint)
 
 
 def _replica_label(endpoint: ModelEndpoint) -> Iterator[Problem]:
@@ -98,25 +98,25 @@ def refused_endpoints(resources: Iterable[Resource], allowed: AllowedHosts) -> I
         reason = inner_host(host)
         if reason and not allowed.has(host):
             hint = f"Use an external host, or ask the operator of the fleet to add {host} to fleet_endpoint_hosts"
-            place = f"spec.{endpoint.spec.backend_field}"
-            yield Problem(f"the host of the url, {host}, {reason}", place, hint=hint, ref=endpoint.ref)
+            field = f"spec.{endpoint.spec.backend_field}"
+            yield Problem(f"the host of the url, {host}, {reason}", field, hint=hint, ref=endpoint.ref)
 
 
 def service_priorities(service: Any, _fleet: object) -> Iterator[Problem]:
     """Yield a priority without effect, as all entries have the same."""
     entries = service.spec.endpoints
-    given = [index for index, entry in enumerate(entries) if "priority" in entry.model_fields_set]
-    if given and len({entry.priority for entry in entries}) == 1:
+    explicit = [index for index, entry in enumerate(entries) if "priority" in entry.model_fields_set]
+    if explicit and len({entry.priority for entry in entries}) == 1:
         hint = "An entry is used when none of a lower priority is usable: set a higher one for entries on standby"
-        yield warning("has no effect: all entries have the same", f"spec.endpoints[{given[0]}].priority", hint)
+        yield warning("has no effect: all entries have the same", f"spec.endpoints[{explicit[0]}].priority", hint)
 
 
 def service_shadows(service: Any, _fleet: object) -> Iterator[Problem]:
     """Yield entries that never get an endpoint: each endpoint belongs to the first entry that matches it."""
     selectors = [frozenset(entry.selector.match_labels.items()) for entry in service.spec.endpoints]
     for index, selector in enumerate(selectors):
-        first = next((earlier for earlier in range(index) if selectors[earlier] <= selector), None)
-        if first is not None:
-            message = f"never gets an endpoint: endpoints[{first}] comes first and matches all of them"
-            hint = f"Put it before endpoints[{first}], or select by other labels"
+        shadowing = next((earlier for earlier in range(index) if selectors[earlier] <= selector), None)
+        if shadowing is not None:
+            message = f"never gets an endpoint: endpoints[{shadowing}] comes first and matches all of them"
+            hint = f"Put it before endpoints[{shadowing}], or select by other labels"
             yield warning(message, f"spec.endpoints[{index}].selector.matchLabels", hint)

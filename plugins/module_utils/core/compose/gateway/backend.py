@@ -37,7 +37,7 @@ def gateway_listener(listener: Mapping[str, Any]) -> Object:
     """Return a listener of a Gateway for routes of all namespaces, from a listener of this API in its wire format."""
     composed = {**listener, "allowedRoutes": {"namespaces": {"from": "All"}}}
     if listener.get("tls"):
-        references = [{"group": "", "kind": "Secret", **each} for each in listener["tls"]["certificateRefs"]]
+        references = [{"group": "", "kind": "Secret", **reference} for reference in listener["tls"]["certificateRefs"]]
         composed["tls"] = {"mode": "Terminate", "certificateRefs": references}
     return composed
 

@@ -173,5 +173,5 @@ def _gateway(gateway: api.InferenceGateway, labels: Mapping[str, str]) -> Object
             "namespace": constants.SYSTEM_NAMESPACE,
             "labels": dict(labels),
         },
-        "spec": {"gatewayClassName": _CLASS, "listeners": [gateway_listener(each) for each in (web, *secure)]},
+        "spec": {"gatewayClassName": _CLASS, "listeners": [gateway_listener(listener) for listener in (web, *secure)]},
     }

@@ -152,9 +152,9 @@ def _allow_rules(policy_rights: Rights) -> Iterator[dict[str, Any]]:
 
     Selected clients have separate rules, so that later runs can read the selected clients from these rules."""
     policy = policy_rights.policy
-    named = sorted(set(policy_rights.callers or ()).difference(policy_rights.selected))
+    listed_callers = sorted(set(policy_rights.callers or ()).difference(policy_rights.selected))
     # Policy names have no "/", so rule names are unique.
-    for name, callers in ((policy.name, named), (_rule_of_selected(policy), policy_rights.selected)):
+    for name, callers in ((policy.name, listed_callers), (_rule_of_selected(policy), policy_rights.selected)):
         # During a key rotation, a client has two names.
         entry_names = [entry for caller in callers for entry in entries_of(caller)]
         for start in range(0, len(entry_names), _MOST_VALUES):

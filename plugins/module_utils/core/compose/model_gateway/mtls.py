@@ -57,14 +57,14 @@ def service_address(address: str) -> str:
     "" for anything else, such as one with a port, which clusters refuse."""
     name = address.removesuffix(".").lower()
     try:
-        found = ip_address(name)
+        ip = ip_address(name)
     except ValueError:
-        *__, last = labels = name.split(".")
-        is_name = len(name) <= 253 and all(map(names.is_dns_label, labels)) and not last.isdigit()
+        *__, top_level = labels = name.split(".")
+        is_name = len(name) <= 253 and all(map(names.is_dns_label, labels)) and not top_level.isdigit()
         return name if is_name else ""
     # API servers refuse these as endpoints of Services; "%" begins a zone of IPv6 addresses.
-    is_of_machine = found.is_loopback or found.is_link_local or found.is_unspecified or "%" in name
-    return "" if is_of_machine or found.is_multicast else name
+    is_of_machine = ip.is_loopback or ip.is_link_local or ip.is_unspecified or "%" in name
+    return "" if is_of_machine or ip.is_multicast else name
 
 
 def internal_hostname(cluster: str) -> str:
@@ -139,14 +139,14 @@ def cluster_gateway_objects(
 def _admission(cluster: api.InferenceCluster, clients: Mapping[str, str], *, hosts_gateway: bool) -> Sequence[Object]:
     """Return the policy that refuses connections without a certificate of one of the clients' CAs."""
     target = {**parts.named("Gateway", _NAME, constants.GATEWAY_GROUP), "sectionName": parts.HTTPS}
-    known = "".join(f"{clients[name].strip()}\n" for name in sorted(clients))
+    authorities = "".join(f"{clients[name].strip()}\n" for name in sorted(clients))
     validation = {"optional": False, "caCertificateRefs": [parts.named("ConfigMap", _CLIENTS)]}
     # The AI gateway keeps the path of the first gateway, and reads bodies by it: those of another schema here.
     read_again = (
         {"headers": {"earlyRequestHeaders": {"remove": list(constants.KNOWN_AGAIN_HEADERS)}}} if hosts_gateway else {}
     )
     return (
-        parts.config_map(_metadata(cluster, _CLIENTS), known),
+        parts.config_map(_metadata(cluster, _CLIENTS), authorities),
         parts.envoy_object(
             "ClientTrafficPolicy",
             _metadata(cluster, _CLIENTS),
@@ -162,8 +162,8 @@ def attached(route: Object, *, alone: bool) -> Object:
     that, it must not lead past keys and policies: it asks for nothing.
     """
     parents = [] if alone else route["spec"]["parentRefs"]
-    own = {"name": _NAME, "namespace": constants.SYSTEM_NAMESPACE}
-    return {**route, "spec": {**route["spec"], "parentRefs": [*parents, own]}}
+    parent = {"name": _NAME, "namespace": constants.SYSTEM_NAMESPACE}
+    return {**route, "spec": {**route["spec"], "parentRefs": [*parents, parent]}}
 
 
 def _metadata(cluster: api.InferenceCluster, name: str, namespace: str = constants.SYSTEM_NAMESPACE) -> dict[str, Any]:

@@ -50,7 +50,9 @@ def _budgets(
     if gateway.spec.auth is None:
         return []
     served = (service for service in services if gateway.serves(service.labels))
-    return [budget for each in served for policy in selection.policies(each) for budget in policy.spec.budgets or ()]
+    return [
+        budget for service in served for policy in selection.policies(service) for budget in policy.spec.budgets or ()
+    ]
 
 
 @dataclass(frozen=True)
@@ -67,21 +69,21 @@ class Uncounted:
 def uncounted(
     gateway: api.InferenceGateway, services: Iterable[api.ModelService], selection: PolicySelection
 ) -> Uncounted | None:
-    """Return what a gateway does while nothing can be counted; None for one without budgets."""
+    """Return the action of a gateway while requests cannot be counted; None for a gateway without budgets."""
     served = {
-        service.model_name: found
+        service.model_name: budgets
         for service in sorted(services, key=lambda service: service.model_name)
-        if (found := _budgets(gateway, [service], selection))
+        if (budgets := _budgets(gateway, [service], selection))
     }
     if not served:
         return None
-    lenient = tuple(name for name, found in served.items() if not _is_strict(found))
+    lenient = tuple(name for name, budgets in served.items() if not _is_strict(budgets))
     is_refused = len(lenient) < len(served)
     return Uncounted(is_refused, tuple(served), lenient if is_refused else ())
 
 
-def _is_strict(found: Iterable[Budget]) -> bool:
-    return any(budget.when_unavailable == "Refuse" for budget in found)
+def _is_strict(budgets: Iterable[Budget]) -> bool:
+    return any(budget.when_unavailable == "Refuse" for budget in budgets)
 
 
 def _of_budgets(

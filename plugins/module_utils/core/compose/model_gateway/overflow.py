@@ -64,20 +64,20 @@ def overflowing(
     A budget over several services is counted at one place. So it overflows for all of them if one has a next priority;
     requests to the others are refused there."""
     used = {route.service.name: route for route in routes if route.used}
-    found: dict[str, list[tuple[api.CallerPolicy, Budget]]] = {}
+    budgets_by_service: dict[str, list[tuple[api.CallerPolicy, Budget]]] = {}
     for policy in policies:
-        counted_behind = [(policy, each) for each in _overflowing_budgets(policy)]
+        counted_behind = [(policy, budget) for budget in _overflowing_budgets(policy)]
         selected = selection.services(policy) if counted_behind else ()
         covered = [service.name for service in selected if service.name in used]
         if any(used[name].priority_count > 1 for name in covered):
             for name in covered:
-                found.setdefault(name, []).extend(counted_behind)
-    return found
+                budgets_by_service.setdefault(name, []).extend(counted_behind)
+    return budgets_by_service
 
 
 def with_overflow(
     route: Route,
-    found: Overflowing,
+    budgets_by_service: Overflowing,
     cluster_gateway: ClusterGateway,
     policies: Iterable[api.CallerPolicy],
     accepts: Callable[[Mapping[str, str]], bool],
@@ -88,7 +88,7 @@ def with_overflow(
     `accepts`: return whether the cluster gateway has accepted an AIGatewayRoute with these labels in the route's
     namespace, for any endpoint. Only then requests use the overflow route. Until then the gateway rejects requests
     beyond the budget."""
-    counted_behind = found.get(route.service.name, ())
+    counted_behind = budgets_by_service.get(route.service.name, ())
     if not counted_behind or cluster_gateway.problem:
         return route
     budgets = frozenset((policy.name, budget.name) for policy, budget in counted_behind)
@@ -101,14 +101,14 @@ def with_overflow(
     )
     if not detour.is_ready:
         return replace(route, overflow=detour)
-    counted = [(each, budget) for each in policies for budget in each.spec.budgets or ()]
-    here = [(each, budget) for each, budget in counted if (each.name, budget.name) not in budgets]
-    names_callers = any(counts_tokens_of_callers(each, [budget]) for each, budget in here)
+    counted = [(policy, budget) for policy in policies for budget in policy.spec.budgets or ()]
+    counted_at_gateway = [(policy, budget) for policy, budget in counted if (policy.name, budget.name) not in budgets]
+    names_callers = any(counts_tokens_of_callers(policy, [budget]) for policy, budget in counted_at_gateway)
     return replace(route, overflow=detour, names_callers=names_callers)
 
 
 def refusals(
-    route: Route, found: Overflowing, cluster_gateway: ClusterGateway, policies: Iterable[api.CallerPolicy]
+    route: Route, budgets_by_service: Overflowing, cluster_gateway: ClusterGateway, policies: Iterable[api.CallerPolicy]
 ) -> Iterator[str]:
     """Yield the budgets of a service beyond which requests are refused all the same, each with the reason. `policies`
     are those that select it. One whose manifest has a single priority is left to its validation."""
@@ -117,7 +117,7 @@ def refusals(
     reason = ""
     if route.priority_count < 2:
         reason = "no endpoint of a next priority can be used"
-    elif found.get(route.service.name) and cluster_gateway.problem:
+    elif budgets_by_service.get(route.service.name) and cluster_gateway.problem:
         reason = cluster_gateway.problem
     elif route.overflow and not route.overflow.is_ready:
         gateway = (
@@ -134,7 +134,7 @@ def refusals(
 
 
 def _overflowing_budgets(policy: api.CallerPolicy) -> list[Budget]:
-    return [each for each in policy.spec.budgets or () if each.when_spent == "Overflow"]
+    return [budget for budget in policy.spec.budgets or () if budget.when_spent == "Overflow"]
 
 
 def overflow_objects(route: Route) -> Iterator[Object]:
@@ -144,8 +144,8 @@ def overflow_objects(route: Route) -> Iterator[Object]:
         return
     model = route.service.model_name
     for name in route.first:
-        found = backends.detour(route.targets[name], detour.cluster_gateway, model, name)
-        yield from backends.backend_objects(route.metadata(backends.detour_name(name)), found)
+        backend = backends.detour(route.targets[name], detour.cluster_gateway, model, name)
+        yield from backends.backend_objects(route.metadata(backends.detour_name(name)), backend)
         headers = {constants.SERVICE_HEADER: model, constants.ENDPOINT_HEADER: name}
         rule = rule_of(route, headers, [reference(name, 1, 0, route.targets[name].model)])
         desired = ai_route(route, _route_name(name), [_LISTENER], [rule])
@@ -182,9 +182,9 @@ def cluster_gateway_answers(gateway: api.InferenceGateway) -> Iterator[Object]:
     yield from rate_limited(gateway, f"{constants.CLUSTER_GATEWAY}-rate-limited", _LISTENER, _UNKNOWN)
 
 
-def overflow_budget_objects(routes: Iterable[Route], known: NamespaceRights) -> Iterator[Object]:
+def overflow_budget_objects(routes: Iterable[Route], rights: NamespaceRights) -> Iterator[Object]:
     """Yield the policies that count budgets behind the cluster gateway, for the services of a namespace."""
-    yield from counting_objects([route for route in routes if route.overflow], known, AT_CLUSTER_GATEWAY)
+    yield from counting_objects([route for route in routes if route.overflow], rights, AT_CLUSTER_GATEWAY)
 
 
 def _labels(route: Route) -> dict[str, str]:
@@ -207,8 +207,8 @@ def _policy_name(group: Sequence[Route]) -> str:
     return names.child_name(joined, "overflow")
 
 
-def _counts_at_cluster_gateway(each: Rights, budget: Budget, route: Route) -> bool:
-    return bool(route.overflow and (each.policy.name, budget.name) in route.overflow.budgets)
+def _counts_at_cluster_gateway(policy_rights: Rights, budget: Budget, route: Route) -> bool:
+    return bool(route.overflow and (policy_rights.policy.name, budget.name) in route.overflow.budgets)
 
 
 AT_CLUSTER_GATEWAY = RateLimiter(

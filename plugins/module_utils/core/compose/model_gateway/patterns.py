@@ -25,7 +25,7 @@ def divided(values: Iterable[str], suffix: str = "") -> list[str]:
         else:
             patterns.append([value])
             length = len(_alternatives([value], suffix))
-    return [_alternatives(part, suffix) for part in patterns]
+    return [_alternatives(alternatives, suffix) for alternatives in patterns]
 
 
 def pattern(header: str, value: str) -> dict[str, Any]:

@@ -190,10 +190,10 @@ def _patches(gateway: str, listener: str, *patches: Mapping[str, Any]) -> Object
     )
 
 
-def _refuses(gateway: str, listener: str, *first: Refusal) -> dict[str, Any]:
-    """Return the patch for responses of a listener in the format of clients. `first`: refusals with precedence."""
+def _refuses(gateway: str, listener: str, *precedence: Refusal) -> dict[str, Any]:
+    """Return the patch for responses of a listener in the format of clients. `precedence`: refusals with precedence."""
     # The path of connection managers depends on TLS.
-    operation = {"op": "add", "jsonPath": _MANAGERS, "path": "/local_reply_config", "value": local_replies(*first)}
+    operation = {"op": "add", "jsonPath": _MANAGERS, "path": "/local_reply_config", "value": local_replies(*precedence)}
     return _patch(gateway, listener, "listener.v3.Listener", operation)
 
 

@@ -125,6 +125,6 @@ REFUSALS = (
 """In this order: the first that fits an answer of the gateway is given. Other answers stay as they are."""
 
 
-def local_replies(*first: Refusal) -> dict[str, Any]:
-    """Return the listener setting for responses in the format of clients. `first`: refusals with precedence."""
-    return {"mappers": [refusal.mapper for refusal in (*first, *REFUSALS)]}
+def local_replies(*precedence: Refusal) -> dict[str, Any]:
+    """Return the listener setting for responses in the format of clients. `precedence`: refusals with precedence."""
+    return {"mappers": [refusal.mapper for refusal in (*precedence, *REFUSALS)]}

@@ -24,13 +24,13 @@ def without_room(service: api.ModelService, resolution: Resolution) -> frozenset
     for member in resolution.members:
         if member.weight:
             by_priority[service.spec.endpoints[member.entry].priority].append(member)
-    room, left = WIDTH, list[MatchedEndpoint]()
+    room, excess = WIDTH, list[MatchedEndpoint]()
     for later, priority in zip(reversed(range(len(by_priority))), sorted(by_priority), strict=True):
         members = _in_turns(by_priority[priority])
         count = max(room - later, min(room, 1))
         room -= len(members[:count])
-        left += members[count:]
-    return frozenset(member.endpoint.name for member in left)
+        excess += members[count:]
+    return frozenset(member.endpoint.name for member in excess)
 
 
 def _in_turns(members: Iterable[MatchedEndpoint]) -> list[MatchedEndpoint]:
@@ -42,7 +42,7 @@ def _in_turns(members: Iterable[MatchedEndpoint]) -> list[MatchedEndpoint]:
         counts[member.entry, cluster] += 1
     turns = [
         (turn, entry, member)
-        for entry, found in by_entry.items()
-        for turn, (*__, member) in enumerate(sorted(found, key=lambda each: each[:2]))
+        for entry, entry_members in by_entry.items()
+        for turn, (*__, member) in enumerate(sorted(entry_members, key=lambda each: each[:2]))
     ]
     return [member for *__, member in sorted(turns, key=lambda each: each[:2])]

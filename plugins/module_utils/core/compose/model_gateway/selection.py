@@ -19,9 +19,9 @@ class PolicySelection:
         self._policies: dict[tuple[str, str], list[api.CallerPolicy]] = {}
         for policy in sorted(policies, key=lambda policy: (policy.namespace, policy.name)):
             selector = policy.spec.services
-            found = index.matching(policy.namespace, selector.match_labels if selector else {})
-            self._services[policy.namespace, policy.name] = found
-            for service in found:
+            selected = index.matching(policy.namespace, selector.match_labels if selector else {})
+            self._services[policy.namespace, policy.name] = selected
+            for service in selected:
                 self._policies.setdefault((service.namespace, service.name), []).append(policy)
 
     def services(self, policy: api.CallerPolicy) -> Sequence[api.ModelService]:

@@ -55,20 +55,20 @@ def stages(desired: Object, live: Object | None) -> Stages:
     if not is_staged or not all(0 < len(references) <= WIDTH for references in targets):
         return Stages((), desired)
     changes = [_rounds(references, slots) for references, slots in zip(targets, current, strict=True)]
-    last = [_final(references, change[-1][1]) for references, change in zip(targets, changes, strict=True)]
-    final = _with_slots(desired, last)
-    if not any(map(_moves, current, last)):
+    final_slots = [_final(references, change[-1][1]) for references, change in zip(targets, changes, strict=True)]
+    final = _with_slots(desired, final_slots)
+    if not any(map(_moves, current, final_slots)):
         return Stages((), final)
     rounds = []
     for index in range(max(map(len, changes))):
         pairs = [change[min(index, len(change) - 1)] for change in changes]
         is_new = any(
-            _weight(after) and not _weight(before)
-            for known, switched in pairs
-            for before, after in zip(known, switched, strict=True)
+            _weight(new_slot) and not _weight(old_slot)
+            for known_slots, switched in pairs
+            for old_slot, new_slot in zip(known_slots, switched, strict=True)
         )
-        known = _with_slots(desired, [known for known, __ in pairs])
-        rounds.append(Round(known, _with_slots(desired, [switched for __, switched in pairs]), is_new))
+        known_route = _with_slots(desired, [known_slots for known_slots, __ in pairs])
+        rounds.append(Round(known_route, _with_slots(desired, [switched for __, switched in pairs]), is_new))
     return Stages(tuple(rounds), final)
 
 
@@ -79,47 +79,49 @@ def settled(desired: Object, previous: Object | None) -> Object:
     return stages(desired, previous).final
 
 
-def _moves(before: Slots, after: Slots) -> bool:
+def _moves(current: Slots, desired: Slots) -> bool:
     """Return whether a change adds or removes a slot, starts or stops its requests, or uses it for another backend."""
-    return [(_name(slot), not _weight(slot)) for slot in before] != [(_name(slot), not _weight(slot)) for slot in after]
+    return [(_name(slot), not _weight(slot)) for slot in current] != [
+        (_name(slot), not _weight(slot)) for slot in desired
+    ]
 
 
 def _rounds(targets: Sequence[Mapping[str, Any]], slots: Slots) -> list[tuple[Slots, Slots]]:
     """Return the known and the switched slots of each round, at least one round."""
     rounds = []
     while True:
-        known, missing = _with_new(targets, slots)
-        slots = _switched(targets, known, missing)
-        rounds.append((known, slots))
+        known_slots, missing = _with_new(targets, slots)
+        slots = _switched(targets, known_slots, missing)
+        rounds.append((known_slots, slots))
         if not missing:
             return rounds
 
 
 def _with_new(targets: Sequence[Mapping[str, Any]], slots: Slots) -> tuple[Slots, int]:
     """Return the slots with new backends, and the number of backends that have no slot."""
-    known, owners = list(slots), _owners(targets, slots)
+    known_slots, owners = list(slots), _owners(targets, slots)
     vacant = [index for index, slot in enumerate(slots) if not _weight(slot) and index not in owners.values()]
     vacant += range(len(slots), max(len(slots), WIDTH))
     new = [reference for reference in targets if _name(reference) not in owners]
     for reference, index in zip(new, vacant, strict=False):
-        known[index : index + 1] = [{**reference, "weight": 0}]
-    return tuple(known), max(0, len(new) - len(vacant))
+        known_slots[index : index + 1] = [{**reference, "weight": 0}]
+    return tuple(known_slots), max(0, len(new) - len(vacant))
 
 
-def _switched(targets: Sequence[Mapping[str, Any]], known: Slots, missing: int) -> Slots:
+def _switched(targets: Sequence[Mapping[str, Any]], known_slots: Slots, missing: int) -> Slots:
     """Return the slots with the weights of the desired backends.
 
     Backends without a slot reuse slots of removed backends in the next round."""
     references = {_name(reference): reference for reference in targets}
-    owners = {index: name for name, index in _owners(targets, known).items()}
-    removed = [index for index, slot in enumerate(known) if index not in owners and _weight(slot)]
+    owners = {index: name for name, index in _owners(targets, known_slots).items()}
+    removed = [index for index, slot in enumerate(known_slots) if index not in owners and _weight(slot)]
     if missing:
         priorities = {index: _priority(references[name]) for index, name in owners.items()}
-        removed = _first_removed({**priorities, **{index: _priority(known[index]) for index in removed}}, removed)
+        removed = _first_removed({**priorities, **{index: _priority(known_slots[index]) for index in removed}}, removed)
         removed = removed[:missing]
     return tuple(
         references[owners[index]] if index in owners else {**slot, "weight": 0} if index in removed else slot
-        for index, slot in enumerate(known)
+        for index, slot in enumerate(known_slots)
     )
 
 
@@ -133,9 +135,9 @@ def _first_removed(priorities: Mapping[int, int], removed: Iterable[int]) -> lis
     stopped = []
     for index in order:
         priority = priorities[index]
-        before = sum(each <= priority for each in priorities.values())
-        after = sum(each <= priority for each in serving.values()) - 1
-        if 2 * after >= before:
+        initial_count = sum(serving_priority <= priority for serving_priority in priorities.values())
+        remaining_count = sum(serving_priority <= priority for serving_priority in serving.values()) - 1
+        if 2 * remaining_count >= initial_count:
             del serving[index]
             stopped.append(index)
     return stopped or order[:1]
