@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import report
 
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[5] / "report"))
 
 import browser
 from sample_models import budgeted, distributed, empty, large, small
+from typed_models import html_of
 
 pytestmark = pytest.mark.integration
 
@@ -64,7 +64,7 @@ def axe() -> str:
 
 def page(folder: Path, model: dict[str, Any]) -> Path:
     path = folder / "report.html"
-    path.write_text(report.html(model), encoding="utf-8")
+    path.write_text(html_of(model), encoding="utf-8")
     return path
 
 

@@ -1,0 +1,71 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Rendering of the templates of the HTML report."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from ..._jinja2 import html_environment
+from ..scheduling.memory import gib
+from ..text import utc
+from . import budgets, drawing, groups, overview, pools, words
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+# Characters that HTML forbids, surrogates (not encodable in UTF-8), and directional controls, which can display a name
+# in another order.
+_FORBIDDEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]"
+)
+# A line end of a template between tags, with the indentation. As in JSX, it is not part of the page.
+_LINE_END = re.compile(r"(?<=[>}])[ ]*\n\s*|\n\s*(?=[<{])")
+# A comment with a line end keeps the line numbers of errors.
+_EMPTY_LINE_END = "{#\n#}"
+_FILTERS = {
+    "budget_rows": budgets.budget_rows,
+    "by_directory": groups.by_directory,
+    "by_phase": groups.by_phase,
+    "by_state": groups.by_state,
+    "claimed_devices": pools.claimed_devices,
+    "count": words.count,
+    "drawing": drawing.pool_drawing,
+    "empty_grids": drawing.empty_grids,
+    "gauge_width": words.gauge_width,
+    "gib": gib,
+    "hash_source": words.hash_source,
+    "health_kind": words.health_kind,
+    "level_counts": budgets.level_counts,
+    "member_pods": pools.member_pods,
+    "number": words.number,
+    "object_counts": groups.object_counts,
+    "ordered_services": groups.ordered_services,
+    "percent": words.percent,
+    "prose_parts": words.prose_parts,
+    "tenants": pools.tenants,
+    "tile": overview.tile,
+    "unknown_uses": budgets.unknown_uses,
+    "unrouted_clusters": groups.unrouted_clusters,
+    "utc": utc,
+    "without_breaks": words.without_breaks,
+}
+
+
+def render(template: str, **values: Any) -> str:
+    """Return the text of a template with these values, without characters that HTML forbids."""
+    return _FORBIDDEN.sub("\ufffd", _environment().get_template(template).render(values))
+
+
+@cache
+def file_text(name: str) -> str:
+    """Return the text of a file of the report."""
+    return files(__package__).joinpath("files", name).read_text(encoding="utf-8")
+
+
+@cache
+def _environment() -> Environment:
+    return html_environment(lambda name: _LINE_END.sub(_EMPTY_LINE_END, file_text(name)), _FILTERS)
