@@ -7,9 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..output.plan import requested
 from ..output.pools import PoolPods
-from ..scheduling.model import PlacedMember
 from . import words
 from .links import Links, Sender
 from .views import DeviceView, PoolView, ReplicaView
@@ -51,7 +49,7 @@ class Tenant:
 
     @property
     def owner(self) -> str:
-        return f"{self.namespace}/{self.deployment}"
+        return f"{self.namespace}/{self.deployment}" if self.deployment else self.namespace
 
     @property
     def pods_text(self) -> str:
@@ -71,7 +69,7 @@ def tenants(pool: PoolView, links: Links) -> list[Tenant]:
             name=name,
             pods=pods_by_replica[namespace, deployment, name],
             color=links.colors[namespace, deployment],
-            id=links.replica_ids.get((namespace, name), ""),
+            id=links.replica_ids[namespace, name],
             replica=links.replicas.get((namespace, name)),
             senders=links.senders.get((namespace, name), ()),
         )
@@ -94,8 +92,3 @@ def main_devices(pool: PoolView) -> ClaimedDevices | None:
         device.name: sum(entry.pods for entry in pool.occupied if entry.devices.get(device.name)) for device in devices
     }
     return claimed_devices(pool, max(devices, key=lambda device: pods[device.name]))
-
-
-def member_pods(member: PlacedMember, copies: int) -> str:
-    """Return the pods of a member of an engine with their devices."""
-    return words.pods_text(member.pods, requested(member), copies)

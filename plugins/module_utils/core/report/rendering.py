@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import re
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
@@ -24,8 +24,6 @@ _FORBIDDEN = re.compile(
 )
 # A line end of a template between tags, with the indentation. As in JSX, it is not part of the page.
 _LINE_END = re.compile(r"(?<=[>}])[ ]*\n\s*|\n\s*(?=[<{])")
-# A comment with a line end keeps the line numbers of errors.
-_EMPTY_LINE_END = "{#\n#}"
 _FILTERS = {
     "budget_rows": budgets.budget_rows,
     "by_directory": groups.by_directory,
@@ -40,7 +38,6 @@ _FILTERS = {
     "hash_source": words.hash_source,
     "health_kind": words.health_kind,
     "level_counts": budgets.level_counts,
-    "member_pods": pools.member_pods,
     "number": words.number,
     "object_counts": groups.object_counts,
     "ordered_services": groups.ordered_services,
@@ -53,6 +50,10 @@ _FILTERS = {
     "utc": utc,
     "without_breaks": words.without_breaks,
 }
+
+
+_PARTS = ("badge", "gauge", "health", "link", "load", "moment", "pool_load", "prose")
+_CACHED_PARTS = 1 << 15
 
 
 def render(template: str, **values: Any) -> str:
@@ -68,4 +69,9 @@ def file_text(name: str) -> str:
 
 @cache
 def _environment() -> Environment:
-    return html_environment(lambda name: _LINE_END.sub(_EMPTY_LINE_END, file_text(name)), _FILTERS)
+    environment = html_environment(lambda name: _LINE_END.sub("", file_text(name)), _FILTERS)
+    parts: Any = environment.get_template("parts.html.j2").module
+    for name in _PARTS:
+        # With types: a name can be equal to markup, and only the name is escaped.
+        environment.filters[name] = lru_cache(maxsize=_CACHED_PARTS, typed=True)(getattr(parts, name))
+    return environment

@@ -13,7 +13,7 @@ from ..output.cost import Line
 from ..output.distribution import Distribution
 from ..output.findings import Finding
 from ..output.outcome import ReplicaCounts
-from ..output.plan import PlannedPending
+from ..output.plan import PlannedPending, requested
 from ..output.pools import PoolPods, PoolUse
 from ..output.serving import GatewayStatus
 from ..output.status import CacheStatus, ClusterStatus, PolicyStatus, PoolStatus, ReplicaStatus, ServiceStatus
@@ -102,11 +102,11 @@ class PoolView:
     def has_claimable_devices(self) -> bool:
         return any(device.claim == "DRA" for device in self.devices)
 
-    @property
+    @cached_property
     def use(self) -> DeviceUse:
         return DeviceUse.of_pools([self])
 
-    @property
+    @cached_property
     def nodes_text(self) -> str:
         """Return the node count. If the pool is observed, include the schedulable and the unavailable nodes."""
         nodes, schedulable = words.count(self.status.nodes, "node"), self.status.schedulable_nodes
@@ -169,11 +169,22 @@ class ReplicaView:
         return self.placement.namespace, self.placement.name
 
     @property
-    def pool_names(self) -> set[str]:
-        """Return the pools of its pods."""
-        return {
-            name for engine in self.placement.engines for member in engine.members for name, __ in member.pods_by_pool
-        }
+    def owner(self) -> str:
+        """Return namespace and deployment; the namespace for a manually written replica."""
+        placement = self.placement
+        return f"{placement.namespace}/{placement.deployment}" if placement.deployment else placement.namespace
+
+    @property
+    def members(self) -> list[tuple[str, Sequence[tuple[str, int]]]]:
+        """Return the members of its engines as text, with the pods of each on each pool."""
+        members: list[tuple[str, Sequence[tuple[str, int]]]] = []
+        for engine in self.placement.engines:
+            phase = self.phases.get(engine.name)
+            name = f"{engine.name} ({phase})" if phase else engine.name
+            for member in engine.members:
+                pods = words.pods_text(member.pods, requested(member), engine.copies)
+                members.append((f"{name} {member.role}: {pods}", member.pods_by_pool))
+        return members
 
 
 @dataclass(frozen=True)
@@ -197,6 +208,16 @@ class EndpointView:
     is_external: bool
     replica: str
 
+    @property
+    def order(self) -> tuple[int, int, str]:
+        return self.priority, self.entry, self.name
+
+    @property
+    def position_text(self) -> str:
+        """Return weight, priority and entry."""
+        weight = f"weight {self.weight:,} · " if self.weight else ""
+        return f"{weight}priority {self.priority} · entry {self.entry}"
+
 
 @dataclass(frozen=True)
 class ServiceView:
@@ -217,27 +238,28 @@ class ServiceView:
     def key(self) -> tuple[str, str]:
         return self.status.namespace, self.status.name
 
-    def _is_active(self, endpoint: EndpointView) -> bool:
+    @property
+    def name(self) -> str:
+        return "/".join(self.key)
+
+    def is_active(self, endpoint: EndpointView) -> bool:
+        """Return whether an endpoint receives requests."""
         return endpoint.is_usable and endpoint.weight > 0 and endpoint.priority == self.tier
 
     @cached_property
     def active_endpoints(self) -> list[EndpointView]:
         """Return the endpoints that receive requests."""
-        return sorted(filter(self._is_active, self.endpoints), key=_endpoint_order)
+        return [endpoint for endpoint in self.endpoints if self.is_active(endpoint)]
 
     @property
-    def other_endpoints(self) -> list[EndpointView]:
-        """Return the endpoints that receive no requests."""
-        return sorted((each for each in self.endpoints if not self._is_active(each)), key=_endpoint_order)
+    def ordered_endpoints(self) -> list[EndpointView]:
+        """Return the endpoints. Endpoints that receive requests are first."""
+        return sorted(self.endpoints, key=lambda each: (not self.is_active(each), *each.order))
 
     @property
     def total_weight(self) -> int:
         """Return the weight of all endpoints that receive requests."""
         return sum(endpoint.weight for endpoint in self.active_endpoints)
-
-
-def _endpoint_order(endpoint: EndpointView) -> tuple[int, int, str]:
-    return endpoint.priority, endpoint.entry, endpoint.name
 
 
 @dataclass(frozen=True)

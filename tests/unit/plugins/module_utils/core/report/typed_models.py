@@ -74,14 +74,14 @@ def report_of(model: Model) -> Report:
 
 def typed(hint: Any, value: Any) -> Any:
     """Return plain values as what a hint says: models, tuples with names, and data classes, at any depth."""
-    if value is None or isinstance(value, (str, int)) and not isinstance(hint, type):
+    if not isinstance(value, (list, dict)):
         return value
     if get_origin(hint) in (Union, UnionType):
         return typed(next(each for each in get_args(hint) if each is not type(None)), value)
     if isinstance(value, list):
         (first, *__) = get_args(hint) or (Any,)
         return [typed(first, each) for each in value]
-    if isinstance(value, dict) and isinstance(hint, type) and get_origin(hint) is None and hint is not dict:
+    if isinstance(hint, type):
         hints = get_type_hints(hint)
         names = {**{camel(name): name for name in hints}, **{name: name for name in hints}}
         fields = {names[key]: typed(hints[names[key]], each) for key, each in value.items() if key in names}
