@@ -14,6 +14,9 @@ from .views import Report
 
 __all__ = ["html"]
 
+# Up to this number of clusters or services, the report shows all details. In larger fleets, each row opens on demand.
+_FEW = 12
+
 
 def html(report: Report) -> str:
     """Return the report as HTML. Equal reports give equal bytes.
@@ -26,25 +29,5 @@ def html(report: Report) -> str:
         links=link_index(report),
         style=file_text("report.css"),
         script=file_text("report.js"),
-        first_sections=_FIRST_SECTIONS,
-        sections=[(id_, title) for id_, title, has_content in _sections(report) if has_content],
+        few=_FEW,
     )
-
-
-# On wide screens, these sections are next to each other.
-_FIRST_SECTIONS = [("attention", "What is wrong"), ("picture", "Services, clusters and pools")]
-
-
-def _sections(report: Report) -> list[tuple[str, str, bool]]:
-    """Return the ID and the title of the other sections, and whether the section has content."""
-    return [
-        ("distribution", "Order and spread of replicas", bool(report.distributions)),
-        ("what-if", "What if", report.what_if is not None),
-        ("losses", "Losses of clusters", bool(report.survival.needs)),
-        ("cost", "What it costs", report.cost is not None),
-        ("memory", "Models and memory", bool(report.memory)),
-        ("budgets", "Use of budgets", any(policy.budgets for policy in report.policies)),
-        ("changes", "What changes", True),
-        ("fleet", "Clusters in detail", True),
-        ("caches", "Model caches", True),
-    ]

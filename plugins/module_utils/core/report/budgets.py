@@ -5,30 +5,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import IntEnum
 from typing import NamedTuple
 
 from ..api.caller_policy import BudgetStatus, BudgetUse
 from ..output.status import PolicyStatus
 
 # Used percent of a limit from which a budget is nearly spent.
-_NEARLY_SPENT = 80
+_NEARLY_SPENT_PERCENT = 80
 
 
-class Level(IntEnum):
-    """State of a budget, or of the part of it that a client has. The worst is first."""
-
-    SPENT = 0
-    NEARLY_SPENT = 1
-    AVAILABLE = 2
-    UNKNOWN = 3
-
-    @property
-    def word(self) -> str:
-        return "" if self is Level.AVAILABLE else _WORDS[self]
-
-
-_WORDS = {Level.SPENT: "spent", Level.NEARLY_SPENT: "nearly spent", Level.UNKNOWN: "not known"}
+# Levels of a budget, or of the part of it that a client has. The worst is first.
+_SPENT, _NEARLY_SPENT, _AVAILABLE, _UNKNOWN = range(4)
+_WORDS = {_SPENT: "spent", _NEARLY_SPENT: "nearly spent", _UNKNOWN: "not known"}
 
 
 class BudgetRow(NamedTuple):
@@ -38,7 +26,7 @@ class BudgetRow(NamedTuple):
     policy: namespace and name.
     """
 
-    level: Level
+    level: int
     used_share: float
     policy: str
     name: str
@@ -46,7 +34,7 @@ class BudgetRow(NamedTuple):
 
     @property
     def is_unknown(self) -> bool:
-        return self.level is Level.UNKNOWN
+        return self.level == _UNKNOWN
 
     @property
     def limit_text(self) -> str:
@@ -58,7 +46,7 @@ class BudgetRow(NamedTuple):
     @property
     def uses(self) -> list[tuple[BudgetUse, str]]:
         """Return the uses, each with a word for its level; empty if there is enough left."""
-        return [(use, _level(use.used, self.budget.limit).word) for use in self.budget.use]
+        return [(use, _WORDS.get(_level(use.used, self.budget.limit), "")) for use in self.budget.use]
 
     @property
     def lines(self) -> int:
@@ -75,14 +63,14 @@ def budget_rows(policies: Sequence[PolicyStatus]) -> list[BudgetRow]:
 def _row(policy: PolicyStatus, budget: BudgetStatus) -> BudgetRow:
     used = max((use.used for use in budget.use), default=0)
     is_unknown = not budget.use and policy.message
-    level = Level.UNKNOWN if is_unknown else _level(used, budget.limit)
+    level = _UNKNOWN if is_unknown else _level(used, budget.limit)
     return BudgetRow(level, -used / budget.limit, f"{policy.namespace}/{policy.name}", budget.name, budget)
 
 
-def _level(used: int, limit: int) -> Level:
+def _level(used: int, limit: int) -> int:
     if used >= limit:
-        return Level.SPENT
-    return Level.NEARLY_SPENT if 100 * used >= _NEARLY_SPENT * limit else Level.AVAILABLE
+        return _SPENT
+    return _NEARLY_SPENT if 100 * used >= _NEARLY_SPENT_PERCENT * limit else _AVAILABLE
 
 
 def level_counts(rows: Sequence[BudgetRow]) -> str:

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from ..output.changes import ObjectChanges
 from ..output.status import CacheStatus
@@ -13,64 +12,24 @@ from . import words
 from .links import Links
 from .views import ClusterView, ReplicaView, Report, ServiceView
 
-_MEANINGS = {
-    "new": "placed by this plan",
-    "changed": "in place, with another template",
-    "replaced": "what ran goes, and another one comes in its place",
-    "held": "left exactly as it is, because something about it cannot be read or decided",
-    "kept": "nothing changes",
-    "leaving": "running until others serve instead",
-    "manual": "written by hand; counts against capacity and is left alone",
-}
-_MAX_OPEN_ROWS = 25
-# The first build of a large fleet writes tens of thousands of files. Then only directories are listed.
-_MAX_FILES = 3_000
-_MAX_DIRECTORIES = 1_000
+_STATES = ("new", "changed", "replaced", "held", "kept", "leaving", "manual")
 
 
-@dataclass(frozen=True)
-class StateGroup:
-    """Replicas of a state, with the IDs of their elements."""
-
-    state: str
-    meaning: str
-    rows: Sequence[tuple[str, ReplicaView]]
-
-    @property
-    def is_open(self) -> bool:
-        return self.state not in ("kept", "manual") and len(self.rows) <= _MAX_OPEN_ROWS
-
-
-def by_state(replicas: Sequence[ReplicaView]) -> list[StateGroup]:
-    """Return replicas by state, without empty groups."""
-    groups: dict[str, list[tuple[str, ReplicaView]]] = {state: [] for state in _MEANINGS}
+def by_state(replicas: Sequence[ReplicaView]) -> list[tuple[str, list[tuple[str, ReplicaView]]]]:
+    """Return replicas by state with the IDs of their elements, without empty groups."""
+    groups: dict[str, list[tuple[str, ReplicaView]]] = {state: [] for state in _STATES}
     for position, replica in enumerate(replicas):
         groups.setdefault(replica.state, []).append((f"r{position}", replica))
-    return [StateGroup(state, _MEANINGS.get(state, state), rows) for state, rows in groups.items() if rows]
+    return [(state, rows) for state, rows in groups.items() if rows]
 
 
-@dataclass(frozen=True)
-class Directories:
-    """Paths by directory.
-
-    listed: directories with the names of their files.
-    has_names: whether the report lists names of files.
-    omitted: number of directories that the report does not list.
-    """
-
-    listed: Sequence[tuple[str, Sequence[str]]]
-    has_names: bool
-    omitted: int
-
-
-def by_directory(paths: Sequence[str]) -> Directories:
-    """Return paths by directory, sorted."""
+def by_directory(paths: Sequence[str]) -> list[tuple[str, list[str]]]:
+    """Return the names of files by directory, sorted by path."""
     directories: dict[str, list[str]] = {}
     for path in sorted(paths):
         directory, __, name = path.rpartition("/")
         directories.setdefault(directory, []).append(name)
-    listed = list(directories.items())[:_MAX_DIRECTORIES]
-    return Directories(listed, len(paths) <= _MAX_FILES, len(directories) - len(listed))
+    return list(directories.items())
 
 
 def by_phase(cache: CacheStatus) -> list[tuple[str, str, list[str]]]:
@@ -98,7 +57,7 @@ def unrouted_clusters(report: Report, links: Links) -> list[ClusterView]:
     ]
 
 
-def ordered_services(report: Report) -> list[tuple[str, ServiceView]]:
-    """Return services with the IDs of their elements. If there are many, the worst are first."""
-    rows = [(f"s{position}", service) for position, service in enumerate(report.services)]
-    return rows if report.has_few_services else sorted(rows, key=lambda row: words.health_rank(row[1].status.status))
+def ordered_services(services: Sequence[ServiceView], few: int) -> list[tuple[str, ServiceView]]:
+    """Return services with the IDs of their elements. If there are more than `few`, the worst are first."""
+    rows = [(f"s{position}", service) for position, service in enumerate(services)]
+    return rows if len(rows) <= few else sorted(rows, key=lambda row: words.health_rank(row[1].status.status))

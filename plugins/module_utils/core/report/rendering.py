@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ..._jinja2 import html_environment
 from ..scheduling.memory import gib
 from ..text import utc
-from . import budgets, drawing, groups, overview, pools, words
+from . import budgets, drawing, groups, pools, words
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -43,12 +43,11 @@ _FILTERS = {
     "ordered_services": groups.ordered_services,
     "percent": words.percent,
     "prose_parts": words.prose_parts,
+    "short_name": words.short_name,
     "tenants": pools.tenants,
-    "tile": overview.tile,
     "unknown_uses": budgets.unknown_uses,
     "unrouted_clusters": groups.unrouted_clusters,
     "utc": utc,
-    "without_breaks": words.without_breaks,
 }
 
 

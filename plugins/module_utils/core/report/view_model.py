@@ -25,7 +25,7 @@ from ..output.serving import ServedService, hosted_gateways, served_services
 from ..output.status import ClusterStatus, FleetStatus, PoolStatus, ServiceStatus
 from ..output.unusable import UnusableEndpoints, provider_warnings, unusable_endpoints
 from ..planning import Plan
-from ..planning.survival import Requirement, Shortfall, Survey
+from ..planning.survival import Shortfall, Survey
 from ..planning.what_if import Answer
 from ..scheduling import adapters
 from ..scheduling.fabric import FABRIC_DRIVER
@@ -37,13 +37,10 @@ from .views import (
     CostView,
     DeviceView,
     EndpointView,
-    LostGatewayView,
     PoolView,
     ReplicaView,
     Report,
-    RequirementView,
     ServiceView,
-    SurvivalView,
     WhatIfView,
 )
 
@@ -99,7 +96,7 @@ def report_of(
         },
         distributions=distributions(plan),
         what_if=_what_if(answer) if answer else None,
-        survival=_survival(survey or Survey()),
+        survey=survey or Survey(),
         cost=_cost(cost, cost_before, _limit_notes(plan)) if cost else None,
         memory=memory_fits(plan.deployments, plan.clusters, plan.schedule.placements),
     )
@@ -117,18 +114,6 @@ def _finding(shortfall: Shortfall) -> Finding:
     subject: Literal["service", "deployment"] = "deployment" if requirement.kind == "deployment" else "service"
     message = ". ".join([shortfall.what, *shortfall.why])
     return Finding("survival", subject, *requirement.key, "", "", message, shortfall.fixes)
-
-
-def _survival(survey: Survey) -> SurvivalView:
-    shortfalls = {shortfall.requirement.subject: shortfall for shortfall in survey.shortfalls}
-    needs = [_need(requirement, shortfalls.get(requirement.subject)) for requirement in survey.requirements]
-    return SurvivalView(survey.losses, survey.tried, needs)
-
-
-def _need(requirement: Requirement, shortfall: Shortfall | None) -> RequirementView:
-    if shortfall is None:
-        return RequirementView(requirement, shortfall="", reasons=(), fix="")
-    return RequirementView(requirement, shortfall.what, shortfall.why, shortfall.fixes)
 
 
 def _limit_notes(plan: Plan) -> Mapping[str, tuple[str, ...]]:
@@ -162,10 +147,7 @@ def _what_if(answer: Answer) -> WhatIfView:
     return WhatIfView(
         question=answer.question.parts,
         document=what_if_output.document(answer),
-        gateways=[
-            LostGatewayView(name, cluster, services)
-            for (name, cluster, __), services in what_if_output.gateway_rows(answer)
-        ],
+        lost_gateways=what_if_output.gateway_rows(answer),
         over_ceiling=list(map(str, answer.over)),
         cost=_cost(costs.after, costs.compared, limit_notes) if costs.after else None,
     )

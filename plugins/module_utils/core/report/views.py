@@ -17,16 +17,14 @@ from ..output.plan import PlannedPending, requested
 from ..output.pools import PoolPods, PoolUse
 from ..output.serving import GatewayStatus
 from ..output.status import CacheStatus, ClusterStatus, PolicyStatus, PoolStatus, ReplicaStatus, ServiceStatus
+from ..output.text_table import Row
 from ..output.unusable import UnusableEndpoints
 from ..output.what_if import WhatIfDocument
-from ..planning.survival import Requirement
+from ..planning.survival import Shortfall, Survey
 from ..scheduling.memory import MemoryFit
 from ..scheduling.model import Replica
 from ..text import some
 from . import words
-
-# Up to this number of clusters or services, the report shows all details. In larger fleets, each row opens on demand.
-_FEW = 12
 
 
 class DeviceUse(PoolUse):
@@ -37,16 +35,13 @@ class DeviceUse(PoolUse):
     @classmethod
     def of_pools(cls, pools: Iterable[PoolView]) -> DeviceUse:
         """Return the devices of all these pools."""
-        uses = [
-            (
-                pool.status.devices,
-                pool.status.used_devices,
-                pool.status.planned_devices,
-                pool.status.unavailable_devices,
-            )
-            for pool in pools
-        ]
-        return cls(*map(sum, zip(*uses, strict=True))) if uses else cls(0, 0, 0, 0)
+        statuses = [pool.status for pool in pools]
+        return cls(
+            devices=sum(status.devices for status in statuses),
+            used=sum(status.used_devices for status in statuses),
+            planned=sum(status.planned_devices for status in statuses),
+            unavailable=sum(status.unavailable_devices for status in statuses),
+        )
 
     @property
     def free(self) -> int:
@@ -97,10 +92,6 @@ class PoolView:
     devices: Sequence[DeviceView]
     occupied: Sequence[PoolPods]
     overcommitted: str
-
-    @property
-    def has_claimable_devices(self) -> bool:
-        return any(device.claim == "DRA" for device in self.devices)
 
     @cached_property
     def use(self) -> DeviceUse:
@@ -209,10 +200,6 @@ class EndpointView:
     replica: str
 
     @property
-    def order(self) -> tuple[int, int, str]:
-        return self.priority, self.entry, self.name
-
-    @property
     def position_text(self) -> str:
         """Return weight, priority and entry."""
         weight = f"weight {self.weight:,} · " if self.weight else ""
@@ -254,7 +241,7 @@ class ServiceView:
     @property
     def ordered_endpoints(self) -> list[EndpointView]:
         """Return the endpoints. Endpoints that receive requests are first."""
-        return sorted(self.endpoints, key=lambda each: (not self.is_active(each), *each.order))
+        return sorted(self.endpoints, key=lambda each: (not self.is_active(each), each.priority, each.entry, each.name))
 
     @property
     def total_weight(self) -> int:
@@ -279,55 +266,19 @@ class CostView:
 
 
 @dataclass(frozen=True)
-class LostGatewayView:
-    """Lost InferenceGateway in mode Model. `services`: lines on the remaining gateways of its services."""
-
-    name: str
-    cluster: str
-    services: Sequence[str]
-
-
-@dataclass(frozen=True)
 class WhatIfView:
     """Answer to a what-if query.
 
     question: parts of the question.
+    lost_gateways: rows of the table of lost gateways, with lines on the remaining gateways of their services.
     over_ceiling: lines on the deployments that cost more than their ceiling.
     """
 
     question: Sequence[str]
     document: WhatIfDocument
-    gateways: Sequence[LostGatewayView]
+    lost_gateways: Sequence[Row]
     over_ceiling: Sequence[str]
     cost: CostView | None
-
-
-@dataclass(frozen=True)
-class RequirementView:
-    """Requirement to survive losses.
-
-    shortfall: what is missing after a loss; empty if the requirement is met.
-    reasons: reasons for the shortfall.
-    fix: what would fix it.
-    """
-
-    requirement: Requirement
-    shortfall: str
-    reasons: Sequence[str]
-    fix: str
-
-
-@dataclass(frozen=True)
-class SurvivalView:
-    """Losses of clusters that services and deployments must survive.
-
-    losses: number of losses that can matter.
-    tried: number of these that were tried.
-    """
-
-    losses: int
-    tried: int
-    needs: Sequence[RequirementView]
 
 
 @dataclass(frozen=True)
@@ -364,21 +315,9 @@ class Report:
     files: Mapping[str, Sequence[str]]
     distributions: Sequence[Distribution]
     what_if: WhatIfView | None
-    survival: SurvivalView
+    survey: Survey
     cost: CostView | None
     memory: Sequence[MemoryFit]
-
-    @property
-    def has_few_clusters(self) -> bool:
-        return len(self.clusters) <= _FEW
-
-    @property
-    def has_few_services(self) -> bool:
-        return len(self.services) <= _FEW
-
-    @property
-    def has_few_distributions(self) -> bool:
-        return len(self.distributions) <= _FEW
 
     @cached_property
     def use(self) -> DeviceUse:
@@ -388,6 +327,11 @@ class Report:
     @property
     def nodes(self) -> int:
         return sum(pool.status.nodes for cluster in self.clusters for pool in cluster.pools)
+
+    @cached_property
+    def shortfalls(self) -> dict[object, Shortfall]:
+        """Return the losses that are not survived, by subject of the requirement."""
+        return {shortfall.requirement.subject: shortfall for shortfall in self.survey.shortfalls}
 
     @property
     def steps(self) -> int:

@@ -83,8 +83,3 @@ def short_name(name: str) -> str:
 def hash_source(source: str) -> str:
     """Return a style or script as `hash-source` of the Content-Security-Policy (CSP level 3)."""
     return f"'sha256-{b64encode(sha256(source.encode()).digest()).decode()}'"
-
-
-def without_breaks(amount: str) -> str:
-    """Return an amount that is not broken into lines."""
-    return amount.replace(" ", "\u00a0")

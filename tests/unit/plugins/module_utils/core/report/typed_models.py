@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections import Counter
 from types import UnionType
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import BaseModel
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.cost import Line
@@ -19,20 +19,17 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.statu
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.unusable import UnusableEndpoints
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.what_if import WhatIfDocument
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.survival import Requirement
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.survival import Requirement, Survey
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.report import html
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.views import (
     ClusterView,
     CostView,
     DeviceView,
     EndpointView,
-    LostGatewayView,
     PoolView,
     ReplicaView,
     Report,
-    RequirementView,
     ServiceView,
-    SurvivalView,
     WhatIfView,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
@@ -65,9 +62,7 @@ def report_of(model: Model) -> Report:
         services=[service(row) for row in model["services"]],
         object_changes=typed(hints["object_changes"], model["objects"]),
         what_if=what_if(model["what_if"]) if model["what_if"] else None,
-        survival=SurvivalView(
-            model["survival"]["losses"], model["survival"]["tried"], [need(row) for row in model["survival"]["needs"]]
-        ),
+        survey=survey(model["survival"]),
         cost=cost(model["cost"]) if model["cost"] else None,
     )
 
@@ -161,7 +156,7 @@ def what_if(row: Model) -> WhatIfView:
     return WhatIfView(
         row["asked"],
         typed(WhatIfDocument, {key: row[key] for key in ("moves", "pending", "services", "deployments")}),
-        [LostGatewayView(**each) for each in row["gateways"]],
+        [((each["name"], each["cluster"], ""), each["services"]) for each in row["gateways"]],
         row["over"],
         cost(row["costs"]) if row["costs"] else None,
     )
@@ -177,7 +172,26 @@ def cost(row: Model) -> CostView:
     )
 
 
-def need(row: Model) -> RequirementView:
+class Unmet(NamedTuple):
+    """The part of a shortfall that the report shows."""
+
+    requirement: Requirement
+    what: str
+    why: list[str]
+    fixes: str
+
+
+def survey(row: Model) -> Survey:
+    unmet = [Unmet(requirement(each), each["what"], each["why"], each["fixes"]) for each in row["needs"]]
+    return Survey(
+        tuple(each.requirement for each in unmet),
+        row["losses"],
+        row["tried"],
+        tuple(each for each in unmet if each.what),  # type: ignore[misc]
+    )
+
+
+def requirement(row: Model) -> Requirement:
     places = Counter({each["cluster"]: each["number"] for each in row["places"]})
     same = {key: row[key] for key in ("kind", "namespace", "name", "clusters", "is_fatal", "label")}
-    return RequirementView(Requirement(**same, least=1, places=places), row["what"], row["why"], row["fixes"])
+    return Requirement(**same, least=1, places=places)
