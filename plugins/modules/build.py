@@ -148,6 +148,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.manifes
     settings,
     warn,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.report_files import receive_report_files
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.changes import object_changes
 from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import build, fleet_inputs
 
@@ -189,7 +190,9 @@ def work(module: AnsibleModule) -> None:
 
 
 def main() -> None:
-    work(AnsibleModule(**ARGUMENTS))
+    module = AnsibleModule(**ARGUMENTS)
+    receive_report_files(module)
+    work(module)
 
 
 if __name__ == "__main__":

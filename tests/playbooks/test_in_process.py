@@ -77,7 +77,8 @@ def test_check_mode_and_diff_are_the_same(tmp_path: Path, python: str) -> None:
         tmp_path, python, "build", "--check", "--diff", resources=[str(FLEET)], path=str(tmp_path / "build")
     )
     assert found["changed"]
-    assert "plan.json" in found["added"]
+    assert {"plan.json", "report.html"} <= set(found["added"])
+    assert not found["warnings_found"]
     counts, *files = found["diff"]
     assert "cluster gke-us-central: " in counts["prepared"]
     assert {"control/", "clusters"} == {entry["after_header"][:8] for entry in files}

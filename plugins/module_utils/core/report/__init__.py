@@ -9,7 +9,7 @@ template with the ID of the section as its name, for example `attention.html.j2`
 from __future__ import annotations
 
 from .links import link_index
-from .rendering import file_text, render
+from .rendering import file_texts, render
 from .views import Report
 
 __all__ = ["html"]
@@ -23,11 +23,12 @@ def html(report: Report) -> str:
 
     The Content-Security-Policy allows only the style and the script of the page, by their hashes.
     """
+    files = file_texts()
     return render(
         "page.html.j2",
         report=report,
         links=link_index(report),
-        style=file_text("report.css"),
-        script=file_text("report.js"),
+        style=files["report.css"],
+        script=files["report.js"],
         few=_FEW,
     )

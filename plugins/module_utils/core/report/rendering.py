@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import cache, lru_cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
@@ -55,20 +56,30 @@ _PARTS = ("badge", "gauge", "health", "link", "load", "moment", "pool_load", "pr
 _CACHED_PARTS = 1 << 15
 
 
+# Files that were sent with a packed module, which has only Python files.
+_SENT_FILES: dict[str, str] = {}
+
+
+def use_files(texts: Mapping[str, str]) -> None:
+    """Use these texts instead of the files next to the code, by name."""
+    _SENT_FILES.update(texts)
+
+
+@cache
+def file_texts() -> Mapping[str, str]:
+    """Return the texts of the templates, the style and the script by name. Raise OSError if there are no files."""
+    directory = files(__package__).joinpath("files")
+    return _SENT_FILES or {file.name: file.read_text(encoding="utf-8") for file in directory.iterdir()}
+
+
 def render(template: str, **values: Any) -> str:
     """Return the text of a template with these values, without characters that HTML forbids."""
     return _FORBIDDEN.sub("\ufffd", _environment().get_template(template).render(values))
 
 
 @cache
-def file_text(name: str) -> str:
-    """Return the text of a file of the report."""
-    return files(__package__).joinpath("files", name).read_text(encoding="utf-8")
-
-
-@cache
 def _environment() -> Environment:
-    environment = html_environment(lambda name: _LINE_END.sub("", file_text(name)), _FILTERS)
+    environment = html_environment(lambda name: _LINE_END.sub("", file_texts()[name]), _FILTERS)
     parts: Any = environment.get_template("parts.html.j2").module
     for name in _PARTS:
         # With types: a name can be equal to markup, and only the name is escaped.

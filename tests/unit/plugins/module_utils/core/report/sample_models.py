@@ -275,7 +275,7 @@ def _answer(names: list[str]) -> dict[str, Any]:
 
 def _survival() -> dict[str, Any]:
     need = {"kind": "service", "namespace": "ml-team", "label": "", "clusters": 1, "is_fatal": True}
-    places = [{"cluster": "", "number": 1}, {"cluster": "aws-west", "number": 2}]
+    places = [{"number": 1}, {"cluster": "aws-west", "number": 2}]
     return {
         "losses": 3,
         "tried": 3,

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.rendering import file_text
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.rendering import file_texts
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from sample_models import cluster, distributed, empty, endpoint, large, occupant, pool, replica, small
 from typed_models import html_of
 
-SCRIPT, STYLE = file_text("report.js"), file_text("report.css")
+SCRIPT, STYLE = file_texts()["report.js"], file_texts()["report.css"]
 Model = dict[str, Any]
 MODELS: dict[str, Callable[[], Model]] = {
     "empty": empty,
@@ -130,7 +130,7 @@ def renamed(value: Any, change: Callable[[str], str]) -> Any:
 def parent_is_free(value: dict[str, Any]) -> bool:
     """Return whether the keys of a mapping are names that users chose: labels, and numbers of devices."""
     fixed = {"name", "namespace", "clusters", "created", "role", "reason", "placed", "kind", "phase", "needs", "key"}
-    fixed |= {"replicas", "asked", "cluster", "moved", "lose", "pool", "gateway"}
+    fixed |= {"replicas", "asked", "cluster", "moved", "lose", "pool", "gateway", "number"}
     return not value.keys() & fixed
 
 

@@ -192,6 +192,6 @@ def survey(row: Model) -> Survey:
 
 
 def requirement(row: Model) -> Requirement:
-    places = Counter({each["cluster"]: each["number"] for each in row["places"]})
+    places = Counter({each.get("cluster", ""): each["number"] for each in row["places"]})
     same = {key: row[key] for key in ("kind", "namespace", "name", "clusters", "is_fatal", "label")}
     return Requirement(**same, least=1, places=places)
