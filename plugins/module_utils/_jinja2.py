@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from jinja2 import Environment
 
+__all__ = ["Environment", "html_environment"]
+
 
 def html_environment(source_of: Callable[[str], str], filters: Mapping[str, Callable[..., Any]]) -> Environment:
     """Return the environment of HTML templates. Values are escaped, and undefined names are errors.

@@ -16,7 +16,7 @@ from ..text import utc
 from . import budgets, drawing, groups, pools, words
 
 if TYPE_CHECKING:
-    from jinja2 import Environment
+    from ..._jinja2 import Environment
 
 # Characters that HTML forbids, surrogates (not encodable in UTF-8), and directional controls, which can display a name
 # in another order.
