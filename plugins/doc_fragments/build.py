@@ -149,4 +149,6 @@ options:
       - The default leaves room for what Ansible puts before it.
     type: int
     default: 72
+requirements:
+  - Jinja2
 """

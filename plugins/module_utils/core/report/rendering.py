@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache, lru_cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
@@ -25,7 +25,7 @@ _FORBIDDEN = re.compile(
 )
 # A line end of a template between tags, with the indentation. As in JSX, it is not part of the page.
 _LINE_END = re.compile(r"(?<=[>}])[ ]*\n\s*|\n\s*(?=[<{])")
-_FILTERS = {
+_FILTERS: Mapping[str, Callable[..., Any]] = {
     "budget_rows": budgets.budget_rows,
     "by_directory": groups.by_directory,
     "by_phase": groups.by_phase,
