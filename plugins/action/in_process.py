@@ -15,6 +15,7 @@ imported here, once for all of them: it takes longer than what most of them do.
 from __future__ import annotations
 
 import importlib
+import json
 import os
 import sys
 import traceback
@@ -28,6 +29,8 @@ from ansible.module_utils.errors import UnsupportedError
 from ansible.plugins.action.normal import ActionModule as AsModule
 from ansible.utils.display import Display
 from ansible_collections.modelplane.fleet.plugins import modules
+from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.report_files import REPORT_FILES
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.rendering import file_texts
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import printable
 from ansible_collections.modelplane.fleet.plugins.plugin_utils.plain import plain
 
@@ -38,6 +41,9 @@ except ImportError:
     Origin = None
 
 importlib.import_module("ansible_collections.modelplane.fleet.plugins.module_utils.usecases.build")
+
+# Ansible packs only Python files into a module.
+_RENDERING_MODULES = frozenset({"build", "reconcile"})
 
 
 class Module(Protocol):
@@ -70,6 +76,7 @@ class ActionModule(AsModule):  # type: ignore[misc]
 
     def _result(self, tmp: Any, task_vars: dict[str, Any] | None) -> dict[str, Any]:
         if not self._same_process(task_vars or {}):
+            self._send_report_files()
             module_result: dict[str, Any] = super().run(tmp, task_vars)
             return module_result
         environment: dict[str, str] = {}
@@ -90,6 +97,15 @@ class ActionModule(AsModule):  # type: ignore[misc]
                 f"{os.path.basename(frame.filename)}:{frame.lineno}"
             ) from error
         raise AnsibleError(f"{self._task.action} came to no result")
+
+    def _send_report_files(self) -> None:
+        """Copy the files of the HTML report to the temporary directory of a module that renders it."""
+        if self._task.action.rpartition(".")[2] in _RENDERING_MODULES:
+            self._make_tmp_path()
+            directory = self._connection._shell.tmpdir
+            path = self._connection._shell.join_path(directory, REPORT_FILES)
+            self._transfer_data(path, json.dumps(file_texts()))
+            self._fixup_perms2((directory, path))
 
     def _same_process(self, task_vars: Mapping[str, Any]) -> bool:
         python = str(self._templar.template(task_vars.get("ansible_python_interpreter", "")) or "")

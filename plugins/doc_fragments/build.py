@@ -152,4 +152,6 @@ options:
       - The default leaves space for the prefix that Ansible prints.
     type: int
     default: 72
+requirements:
+  - Jinja2
 """

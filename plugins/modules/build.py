@@ -151,6 +151,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.manifes
     settings,
     warn,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.report_files import receive_report_files
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.changes import object_changes
 from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import build, fleet_inputs
 
@@ -192,7 +193,9 @@ def work(module: AnsibleModule) -> None:
 
 
 def main() -> None:
-    work(AnsibleModule(**ARGUMENTS))
+    module = AnsibleModule(**ARGUMENTS)
+    receive_report_files(module)
+    work(module)
 
 
 if __name__ == "__main__":

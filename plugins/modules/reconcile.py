@@ -313,6 +313,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.cluster
     ArgumentsError,
     cloud_connections,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.report_files import receive_report_files
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.decision import DecisionError
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output import plan as plan_output
@@ -613,7 +614,9 @@ def _size_diff(resize: Resize) -> dict[str, str]:
 
 
 def main() -> None:
-    work(AnsibleModule(**ARGUMENTS))
+    module = AnsibleModule(**ARGUMENTS)
+    receive_report_files(module)
+    work(module)
 
 
 if __name__ == "__main__":

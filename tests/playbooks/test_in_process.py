@@ -84,6 +84,14 @@ def test_check_mode_and_diff_are_the_same(tmp_path: Path, python: str) -> None:
     assert not (tmp_path / "build").exists()
 
 
+def test_the_report_is_the_same(tmp_path: Path, python: str) -> None:
+    found = outcome(tmp_path, python, "build", resources=[str(FLEET)], path=str(tmp_path / "build"))
+    assert "report.html" in found["added"]
+    page = (tmp_path / "build" / "report.html").read_text()
+    assert page.startswith("<!DOCTYPE html>")
+    assert "gke-us-central" in page
+
+
 def test_errors_are_the_same(tmp_path: Path, python: str) -> None:
     wrong = [
         ({"resources": ["x"], "pathh": "y"}, "Unsupported parameters for (modelplane.fleet.schedule) module: pathh."),

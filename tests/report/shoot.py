@@ -27,12 +27,12 @@ def pages(built: list[Path]) -> dict[str, Callable[[], str]]:
     """The pages to show, by name: those of builds, or of the sample models when there are none."""
     if built:
         return {f"{page.resolve().parent.name}-{page.stem}": partial(page.read_text, "utf-8") for page in built}
-    from ansible_collections.modelplane.fleet.plugins.module_utils.core import report
     from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.report import sample_models
+    from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.report.typed_models import html_of
 
     sizes = {"fleet-0": sample_models.empty, "fleet-3": sample_models.small, "fleet-300": sample_models.large}
     sizes["fleet-1000"] = partial(sample_models.large, 1_000, 3_000)
-    return {name: partial(report.html, model()) for name, model in sizes.items()}
+    return {name: partial(html_of, model()) for name, model in sizes.items()}
 
 
 def main() -> None:

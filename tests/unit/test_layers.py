@@ -71,6 +71,7 @@ LAYERS = [
     (
         "module_utils/_pydantic",
         "module_utils/_yaml",
+        "module_utils/_jinja2",
         "module_utils/_urllib3",
         "module_utils/_jmespath",
         "module_utils/_aws",
@@ -83,6 +84,7 @@ GUARDED = {
     "_yaml.py": {"yaml"},
     "_urllib3.py": {"certifi", "urllib3"},
     "_jmespath.py": {"jmespath"},
+    "_jinja2.py": {"jinja2", "markupsafe"},
     "_aws.py": {"boto3", "botocore"},
     "_google.py": {"google"},
     "_openshift.py": {"openshift"},

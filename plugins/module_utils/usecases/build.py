@@ -123,7 +123,7 @@ def plan_only(settings: Settings) -> Outcome:
 def draw(outcome: Outcome) -> str:
     """Return the report page of a run."""
     return report.html(
-        view_model.model(
+        view_model.report_of(
             outcome.plan,
             outcome.changes,
             outcome.fleet_status,

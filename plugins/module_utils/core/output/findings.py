@@ -23,7 +23,7 @@ class Finding(NamedTuple):
     """Something that is wrong: with what, where, why, and what to do. `namespace` is empty for a cluster, `cluster` for
     what is on none, `command` is one for the cluster."""
 
-    kind: Literal["pending", "unready", "unreachable"]
+    kind: Literal["pending", "unready", "unreachable", "survival"]
     subject: Literal["service", "gateway", "deployment", "replica", "cluster", "cache", "secret"]
     namespace: str
     name: str

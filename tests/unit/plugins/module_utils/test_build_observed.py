@@ -540,8 +540,8 @@ def test_a_drained_cluster_is_left_when_others_serve(fleet: Fleet) -> None:
     assert replicas_on(fleet) == {"east": 2, "west": 1}, "the new one is there, the old one still is"
     assert fleet.backends() == ["east", "west"]
     assert any("leaving" in line for line in plan_output.table(outcome.plan, 120))
-    page = view_model.model(outcome.plan, outcome.changes, outcome.fleet_status, outcome.now, "")
-    assert [entry["state"] for entry in page["replicas"]].count("leaving") == 1
+    page = view_model.report_of(outcome.plan, outcome.changes, outcome.fleet_status, outcome.now, "")
+    assert [replica.state for replica in page.replicas].count("leaving") == 1
     fleet.run()
     assert replicas_on(fleet) == {"east": 2, "west": 1}, "it does not serve yet"
     fleet.shown = lambda _cluster, value: up(value)
@@ -610,11 +610,11 @@ def sized(fleet: Fleet, east: int, west: int) -> None:
 
 def going(outcome: build.Outcome) -> list[tuple[str, str, str]]:
     """Return the replicas that the page says go, and how the table says why."""
-    page = view_model.model(outcome.plan, outcome.changes, outcome.fleet_status, outcome.now, "")
-    found = [each for row in page["distributions"] for each in (*row["leaving"], *row["preempted"])]
+    page = view_model.report_of(outcome.plan, outcome.changes, outcome.fleet_status, outcome.now, "")
+    found = [each for row in page.distributions for each in (*row.leaving, *row.preempted)]
     lines = " ".join(" ".join(plan_output.table(outcome.plan, 200)).split())
-    assert all(each["reason"] in lines for each in found)
-    return [(each["cluster"], "stays" if each["stays"] else "goes", each["reason"]) for each in found]
+    assert all(each.reason in lines for each in found)
+    return [(each.cluster, "stays" if each.stays else "goes", each.reason) for each in found]
 
 
 def test_replicas_return_one_at_a_time_and_the_new_one_serves_first(fleet: Fleet) -> None:

@@ -16,6 +16,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.outco
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.status import FleetStatus
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.status_tables import age, tables
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.report import view_model
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.views import Report
 from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import build
 from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.observed_fleet import Fleet, Object, down, up
 
@@ -125,8 +126,8 @@ def test_replicas_without_an_endpoint_count_for_a_service(fleet: WithPods) -> No
     assert message.startswith("2 replicas of qwen pending; qwen-")
     assert message.endswith(" without an endpoint yet")
     last = fleet.run()
-    page = view_model.model(last.plan, last.changes, last.fleet_status, NOW, "")
-    assert [each["desired"] for each in page["services"]] == [11]
+    page = view_model.report_of(last.plan, last.changes, last.fleet_status, NOW, "")
+    assert [each.status.desired for each in page.services] == [11]
 
 
 def test_endpoints_of_leaving_replicas_count_only_as_ready(fleet: WithPods) -> None:
@@ -421,8 +422,8 @@ def test_what_to_do_about_pending_replicas(fleet: WithPods, before: str, after: 
     assert deployment.pending.hint.startswith(hint)
 
 
-def view(found: build.Outcome) -> Object:
-    return view_model.model(found.plan, found.changes, found.fleet_status, found.now, found.commit)
+def view(found: build.Outcome) -> Report:
+    return view_model.report_of(found.plan, found.changes, found.fleet_status, found.now, found.commit)
 
 
 def test_the_page_has_the_rows_and_numbers_of_the_status(fleet: WithPods) -> None:
@@ -433,43 +434,29 @@ def test_the_page_has_the_rows_and_numbers_of_the_status(fleet: WithPods) -> Non
     fleet.edit("replicas: 2", "replicas: 11")
     found = fleet.run(check_mode=True)
     rows, page = found.fleet_status, view(found)
-    assert [(each["name"], each["status"], each["message"]) for each in page["services"]] == [
-        (each.name, each.status, each.message) for each in rows.services
-    ]
-    assert [(each["name"], each["state"], each["message"]) for each in page["clusters"]] == [
-        (each.name, each.state, each.message) for each in rows.clusters
-    ]
-    pools = [
-        (p["schedulable_nodes"], p["nodes"], p["total"], p["used"], p["planned"])
-        for c in page["clusters"]
-        for p in c["pools"]
-    ]
-    assert pools == [
-        (p.schedulable_nodes, p.nodes, p.devices, p.used_devices, p.planned_devices)
-        for c in rows.clusters
-        for p in c.pools
-    ]
-    assert [(used, planned) for *__, used, planned in pools] == [(1, 3), (1, 3)]
+    assert [each.status for each in page.services] == rows.services
+    assert [each.status for each in page.clusters] == rows.clusters
+    pools = [pool.status for cluster in page.clusters for pool in cluster.pools]
+    assert pools == [pool for cluster in rows.clusters for pool in cluster.pools]
+    assert [(pool.used_devices, pool.planned_devices) for pool in pools] == [(1, 3), (1, 3)]
     (deployment,) = rows.deployments
-    assert {(each["replica"], each["status"], each["message"]) for each in page["replicas"]} == {
+    assert {(each.status.name, each.status.status, each.status.message) for each in page.replicas} == {
         (each.name, each.status, each.message) for each in deployment.replicas
     }
     changed = {(row.replica, row.action) for row in rows.next_run.replicas if row.action != "removed"}
-    assert {(each["replica"], each["state"]) for each in page["replicas"] if each["state"] != "kept"} == changed
+    assert {(each.status.name, each.state) for each in page.replicas if each.state != "kept"} == changed
     result = outcome(rows, rows.next_run.objects)
-    assert page["counts"] == {
-        "services": 1,
-        "clusters": result.clusters.total,
-        "objects": len(found.plan.control) + sum(map(len, found.plan.workloads.values())),
-        "desired": result.replicas.desired,
-        "placed": result.replicas.placed,
-        "pending": result.replicas.pending,
-        "serving": result.replicas.serving,
-    }
+    assert (len(page.services), len(page.clusters)) == (1, result.clusters.total)
+    assert page.objects == len(found.plan.control) + sum(map(len, found.plan.workloads.values()))
+    assert page.replica_counts == result.replicas
     lines = result.findings
-    assert len(page["findings"]) == len(lines.pending) + len(lines.unready) + len(lines.unreachable)
+    assert len(page.findings) == len(lines.pending) + len(lines.unready) + len(lines.unreachable)
     for kind in ("created", "changed", "removed"):
-        assert len(page["files"][kind]) == sum(each[kind] for each in page["objects"]) == getattr(result.objects, kind)
+        assert (
+            len(page.files[kind])
+            == sum(getattr(each, kind) for each in page.object_changes)
+            == getattr(result.objects, kind)
+        )
     html = build.draw(found)
     assert "kubectl -n mp-team-" in html
     assert "Back-off pulling <code>image</code>" in html

@@ -100,7 +100,7 @@ class Fleet:
         """Nodes by pool, and whether a replica waits for them."""
         found = nodes_needed(self.plan(), self.resources)
         assert all((each.cluster, each.cloud) == (CLUSTER, "eks") for each in found)
-        assert all(each.place == {"cluster": NAME, "region": "us-west-2"} for each in found)
+        assert all(each.login_options == {"cluster": NAME, "region": "us-west-2"} for each in found)
         return {each.pool: (each.nodes, each.waiting) for each in found}
 
 

@@ -48,7 +48,7 @@ def test_pools_of_all_clusters_are_summed() -> None:
     assert shortage(quota(400), [pool("a/gpu"), pool("b/gpu")]) is None
     short = shortage(quota(96), [pool("a/gpu"), pool("b/gpu")])
     assert short is not None
-    assert (short.starts, short.needs, short.taken) == (True, 192, 0)
+    assert (short.starts, short.needs, short.used_amount) == (True, 192, 0)
     assert [each.cluster for each in short.excess] == ["b"], "the first one fits"
     assert message(short) == (
         'node pools a/gpu (96), b/gpu (96): start with 192 vCPUs, and the quota "P instances" (L-1) of account 1234 in '
@@ -63,7 +63,7 @@ def test_what_exists_is_counted_once(used: int | None) -> None:
     assert shortage(quota(192, used), [pool("a/gpu", nodes=1, max_nodes=1), pool("b/gpu", max_nodes=1)]) is None
     short = shortage(quota(191, used), [there, pool("b/gpu")])
     assert short is not None
-    assert (short.starts, short.needs, short.taken) == (True, 96, 96)
+    assert (short.starts, short.needs, short.used_amount) == (True, 96, 96)
     assert message(short) == (
         'node pools gpu: start with 96 vCPUs, and the quota "P instances" (L-1) of account 1234 in us-west-2 is 191 '
         "vCPUs, of which 96 are in use"

@@ -85,7 +85,7 @@ def status_table(built: Built) -> str:
 
 
 def drawn(built: Built) -> str:
-    return page.html(view_model.model(built.plan, NO_CHANGES, found(built), NOW, ""))
+    return page.html(view_model.report_of(built.plan, NO_CHANGES, found(built), NOW, ""))
 
 
 PROVIDERS = (service(provider_entry("a"), provider_entry("b")), provider("a"), provider("b"))

@@ -181,11 +181,11 @@ def _costs() -> dict[str, Any]:
 def _memory() -> list[dict[str, Any]]:
     return [
         {"namespace": "ml-team", "deployment": "qwen3-8b", "engine": "main", "pool": "gpu-l4", "device": "gpu",
-         "clusters": ["gcp-central", "aws-west"], "weights": "15.26 GiB", "cache": "4.50 GiB for 32,768 tokens",
-         "usable": "20.69 GiB", "taken": 20234, "whole": 21187, "fits_weights": True},
+         "clusters": ["gcp-central", "aws-west"], "weights": 15626 << 20, "cache": 4608 << 20, "tokens": 32768,
+         "memory": 23034 << 20, "usable": 21187 << 20},
         {"namespace": "search", "deployment": "embed", "engine": "main", "pool": "gpu-l40s", "device": "gpu",
-         "clusters": ["aws-west"], "weights": "40.00 GiB", "cache": "9.00 GiB for 65,536 tokens",
-         "usable": "41.39 GiB", "taken": 50176, "whole": 42384, "fits_weights": True},
+         "clusters": ["aws-west"], "weights": 40960 << 20, "cache": 9216 << 20, "tokens": 65536,
+         "memory": 46068 << 20, "usable": 42384 << 20},
     ]  # fmt: skip
 
 
@@ -275,7 +275,7 @@ def _answer(names: list[str]) -> dict[str, Any]:
 
 def _survival() -> dict[str, Any]:
     need = {"kind": "service", "namespace": "ml-team", "label": "", "clusters": 1, "is_fatal": True}
-    places = [{"cluster": "", "number": 1}, {"cluster": "aws-west", "number": 2}]
+    places = [{"number": 1}, {"cluster": "aws-west", "number": 2}]
     return {
         "losses": 3,
         "tried": 3,

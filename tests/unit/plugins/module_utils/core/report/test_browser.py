@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import report
 from ansible_collections.modelplane.fleet.tests.report import browser
 from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.report.sample_models import (
     budgeted,
@@ -20,6 +19,7 @@ from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.r
     large,
     small,
 )
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.report.typed_models import html_of
 
 pytestmark = pytest.mark.integration
 
@@ -65,7 +65,7 @@ def axe() -> str:
 
 def page(folder: Path, model: dict[str, Any]) -> Path:
     path = folder / "report.html"
-    path.write_text(report.html(model), encoding="utf-8")
+    path.write_text(html_of(model), encoding="utf-8")
     return path
 
 

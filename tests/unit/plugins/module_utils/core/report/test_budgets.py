@@ -9,9 +9,7 @@ from html import unescape
 from typing import Any
 
 import pytest
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import report
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import Observed, ObservedCluster
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.budgets import budgets_section
 from ansible_collections.modelplane.fleet.tests.model_fleet import (
     Built,
     build,
@@ -23,12 +21,13 @@ from ansible_collections.modelplane.fleet.tests.model_fleet import (
 )
 from ansible_collections.modelplane.fleet.tests.model_fleet import gateway as gateway_document
 from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.output.test_model_tables import drawn
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.report.sample_models import budgeted
 from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.report.test_report import HOSTILE, Page
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.report.typed_models import html_of
 from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.status.test_model_statuses import (
     BUDGETED,
     counted,
 )
-from sample_models import budgeted
 
 
 def text(markup: str) -> str:
@@ -39,6 +38,13 @@ def section(built: Built) -> str:
     """The text of the section of a fleet, empty without it."""
     __, __, rest = drawn(built).partition('<h2 id="budgets">')
     return text(rest.partition("</section>")[0])
+
+
+def budgets_section(policies: list[dict[str, Any]]) -> str:
+    """The section as HTML, empty if there is none."""
+    html = html_of({**budgeted(0), "policies": policies})
+    __, __, rest = html.partition('<h2 id="budgets">Use of budgets</h2>')
+    return rest.partition("</section>")[0]
 
 
 def budget(used: dict[str, int], limit: int = 100, **fields: Any) -> dict[str, Any]:
@@ -86,7 +92,7 @@ def test_of_200_policies_few_are_shown_and_those_with_least_left_are_among_them(
     notes = text(more).rpartition("CallerPolicies ")[2]
     assert "and 55 more: InferenceGateway lab: cluster lab has not been observed: timed out." in notes
     assert text(more).count("cluster lab has not been observed") == 1
-    html = report.html(budgeted())
+    html = html_of(budgeted())
     Page(html)
     assert len(html) < 250_000
 
@@ -133,6 +139,6 @@ def test_no_name_becomes_markup(hostile: str) -> None:
         found = {**budget({}), "use": use, "name": f"n{name}", "unit": f"u{name}", "per": f"p{name}"}
         model = budgeted(0)
         model["policies"] = [{**of(f"p{name}", found, budget({}), message=f"m{name}"), "namespace": f"ns{name}"}]
-        return [tag for tag, __ in Page(report.html(model)).tree]
+        return [tag for tag, __ in Page(html_of(model)).tree]
 
     assert tags(hostile) == tags("calm")

@@ -41,7 +41,7 @@ from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.s
 from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.status.test_model_statuses import (
     gateway as gateway_object,
 )
-from observed_fleet import up
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.observed_fleet import up
 
 
 def sections(built: Built) -> dict[str, str]:

@@ -17,9 +17,7 @@ from html.parser import HTMLParser
 from typing import Any
 
 import pytest
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import report
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.script import SCRIPT
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.style import STYLE
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.rendering import file_texts
 from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.report.sample_models import (
     cluster,
     distributed,
@@ -31,9 +29,11 @@ from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.r
     replica,
     small,
 )
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.report.typed_models import html_of
 from hypothesis import given
 from hypothesis import strategies as st
 
+SCRIPT, STYLE = file_texts()["report.js"], file_texts()["report.css"]
 Model = dict[str, Any]
 MODELS: dict[str, Callable[[], Model]] = {
     "empty": empty,
@@ -135,13 +135,13 @@ def renamed(value: Any, change: Callable[[str], str]) -> Any:
 def parent_is_free(value: dict[str, Any]) -> bool:
     """Return whether the keys of a mapping are names that users chose: labels, and numbers of devices."""
     fixed = {"name", "namespace", "clusters", "created", "role", "reason", "placed", "kind", "phase", "needs", "key"}
-    fixed |= {"replicas", "asked", "cluster", "moved", "lose", "pool", "gateway"}
+    fixed |= {"replicas", "asked", "cluster", "moved", "lose", "pool", "gateway", "number"}
     return not value.keys() & fixed
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_it_is_well_formed_and_asks_for_nothing(name: str) -> None:
-    html = report.html(MODELS[name]())
+    html = html_of(MODELS[name]())
     page = Page(html)
     ids = page.values("id")
     assert len(ids) == len(set(ids))
@@ -157,7 +157,7 @@ def test_it_is_well_formed_and_asks_for_nothing(name: str) -> None:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_only_its_own_style_and_script_may_run(name: str) -> None:
-    html = report.html(MODELS[name]())
+    html = html_of(MODELS[name]())
     page = Page(html)
     assert page.tags()["script"] == page.tags()["style"] == 1
     assert page.raw == {"script": SCRIPT, "style": STYLE}
@@ -172,7 +172,7 @@ def test_only_its_own_style_and_script_may_run(name: str) -> None:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_it_has_landmarks_headings_and_captions(name: str) -> None:
-    page = Page(report.html(MODELS[name]()))
+    page = Page(html_of(MODELS[name]()))
     tags = page.tags()
     assert [tags[tag] for tag in ("header", "nav", "main", "footer", "h1")] == [1] * 5
     assert tags["table"] == tags["caption"]
@@ -186,7 +186,7 @@ def test_it_has_landmarks_headings_and_captions(name: str) -> None:
 
 def test_every_item_of_a_model_is_there() -> None:
     model = small()
-    page = Page(report.html(model))
+    page = Page(html_of(model))
     folders = {path for paths in model["files"].values() for path in paths}
     form = {*FORM, model["time"], model["commit"], *texts([each.get("resetsAt") for each in budgets(model)])}
     # Of a path, folder and file stand apart.
@@ -198,13 +198,15 @@ def test_every_item_of_a_model_is_there() -> None:
         text for text in desired if text.replace("`", "").rstrip("/") not in shown and text.capitalize() not in shown
     ]
     assert not missing
+    for text in ("15.26 GiB", "4.50 GiB for 32,768 tokens", "20.69 GiB", "40.00 GiB", "9.00 GiB for 65,536 tokens"):
+        assert text in shown
     for text in ("5 of 9 replicas serve", "2 pending", "6 problems", "2 services", "3 clusters", "78 objects"):
         assert text in shown
     assert "2026-11-26 19:00:06 UTC , manifests of commit 8f0c2a1b8f0c or edited since" in shown
 
 
 def test_the_use_of_a_budget_stands_beside_its_limit() -> None:
-    shown = re.sub(r"\s+", " ", Page(report.html(small())).text)
+    shown = re.sub(r"\s+", " ", Page(html_of(small())).text)
     for text in (
         "ml-team/customers tokens-a-day until 2026-11-27 00:00:00 UTC acme at edge 2,000,000 spent 2,000,000 Tokens "
         "per Day initech at edge 31,250 3 callers used less",
@@ -212,11 +214,11 @@ def test_the_use_of_a_budget_stands_beside_its_limit() -> None:
         "CallerPolicy ml-team/customers : InferenceGateway edge, budget together: its rate limit service does not",
     ):
         assert text in shown
-    assert "Use of budgets" not in Page(report.html(empty())).text
+    assert "Use of budgets" not in Page(html_of(empty())).text
 
 
 def test_distributions_are_written_in_words_beside_their_bars() -> None:
-    shown = re.sub(r"\s+", " ", Page(report.html(distributed())).text)
+    shown = re.sub(r"\s+", " ", Page(html_of(distributed())).text)
     for text in (
         "Over topology.example.com/region At least 2 each.",
         "At most 3 each now: us-central has fewest, 1, and maxSkew is 2.",
@@ -231,14 +233,14 @@ def test_distributions_are_written_in_words_beside_their_bars() -> None:
         "removed embed-00aa12bb34 of search/embed on aws-west preempted by ml-team/llama-405b",
     ):
         assert text in shown
-    assert "Order and spread of replicas" not in Page(report.html(small())).text
+    assert "Order and spread of replicas" not in Page(html_of(small())).text
 
 
 def test_no_replica_is_too_many_where_no_cluster_takes_new_ones() -> None:
     model = distributed()
     (row, *__) = model["distributions"]
     row["topologies"][0] |= {"most": None}
-    shown = re.sub(r"\s+", " ", Page(report.html(model)).text)
+    shown = re.sub(r"\s+", " ", Page(html_of(model)).text)
     assert "At least 2 each. No cluster with this label takes new replicas." in shown
     assert "us-west aws-west 4 4 replicas" in shown
     assert "us-west aws-west 4 4 replicas 1 too many" not in shown
@@ -247,7 +249,7 @@ def test_no_replica_is_too_many_where_no_cluster_takes_new_ones() -> None:
 
 def test_every_cluster_replica_and_service_of_a_large_model_is_there() -> None:
     model = large(40, 90)
-    page = Page(report.html(model))
+    page = Page(html_of(model))
     names = {entry["name"] for key in ("clusters", "services") for entry in model[key]}
     names |= {entry["replica"] for entry in model["replicas"]}
     assert all(name in page.text for name in names)
@@ -259,8 +261,8 @@ def test_every_cluster_replica_and_service_of_a_large_model_is_there() -> None:
 def test_no_name_becomes_markup(hostile: str) -> None:
     model = distributed()
     # A slash more in a path is a folder more.
-    calm = Page(report.html(renamed(model, lambda text: text + re.sub("[^/]", "-", hostile) + "x")))
-    page = Page(report.html(renamed(model, lambda text: f"{text}{hostile}x")))
+    calm = Page(html_of(renamed(model, lambda text: text + re.sub("[^/]", "-", hostile) + "x")))
+    page = Page(html_of(renamed(model, lambda text: f"{text}{hostile}x")))
     assert [tag for tag, _ in page.tree] == [tag for tag, _ in calm.tree]
     assert [sorted(attributes) for _, attributes in page.tree] == [sorted(attributes) for _, attributes in calm.tree]
     assert page.values("id") == calm.values("id")
@@ -271,7 +273,7 @@ def test_no_name_becomes_markup(hostile: str) -> None:
 def test_any_text_is_shown_as_it_is(name: str) -> None:
     model = small()
     model["clusters"][0]["name"] = f"[{name}]"
-    html = report.html(model)
+    html = html_of(model)
     html.encode()
     page = Page(html)
     unfit = "\x0b\x0c\r\x7f\u200e\u200f\ufffe\uffff"
@@ -280,40 +282,40 @@ def test_any_text_is_shown_as_it_is(name: str) -> None:
 
 
 def test_an_answer_has_the_question_the_moves_and_the_numbers() -> None:
-    page = Page(report.html(small()))
+    page = Page(html_of(small()))
     assert "cluster aws-west is lost" in page.text
     assert "no place" in page.text
     assert "Services, and their usable endpoints" in page.text
     assert "Gateways that are lost" in page.text
     assert "no gateway is left, so that clients get no answer: ml-team/chat" in page.text
     assert "what-if" in page.values("id")
-    assert "what-if" not in Page(report.html(empty())).values("id")
+    assert "what-if" not in Page(html_of(empty())).values("id")
 
 
 def test_losses_that_are_not_survived_are_wrong_and_say_what_would_fix_it() -> None:
-    page = Page(report.html(small()))
+    page = Page(html_of(small()))
     assert "does not survive" in page.text
     assert page.text.count("1 more node of pool gpu-l4 on gcp-central would fix it") == 2
     assert "3 losses of 3 that can matter were tried." in page.text
     assert "outside of the fleet" in page.text
     assert "gateways of a service, any 1 cluster" in page.text
     assert "the control cluster" in page.text
-    assert "losses" not in Page(report.html(empty())).values("id")
+    assert "losses" not in Page(html_of(empty())).values("id")
 
 
 def test_equal_models_give_equal_pages() -> None:
-    assert report.html(small()) == report.html(copy.deepcopy(small()))
-    assert report.html(large(30, 60)) == report.html(copy.deepcopy(large(30, 60)))
+    assert html_of(small()) == html_of(copy.deepcopy(small()))
+    assert html_of(large(30, 60)) == html_of(copy.deepcopy(large(30, 60)))
     model = small()
     before = copy.deepcopy(model)
-    report.html(model)
+    html_of(model)
     assert model == before
 
 
 def test_a_fleet_of_300_clusters_and_1000_replicas() -> None:
     model = large(300, 1_000)
     before = time.process_time()
-    html = report.html(model)
+    html = html_of(model)
     seconds = time.process_time() - before
     assert len(html.encode()) < 3_000_000
     assert seconds < 10, "it takes less than one on an idle machine"
@@ -325,7 +327,7 @@ def test_many_files_are_counted_by_folder() -> None:
     model = empty()
     model["objects"] = [{"cluster": "c0000", "created": 20_000, "changed": 0, "removed": 0}]
     model["files"]["created"] = [f"clusters/c{number % 1_500:04}/{number}.yaml" for number in range(20_000)]
-    html = report.html(model)
+    html = html_of(model)
     page = Page(html)
     assert "20,000 objects" in page.text
     assert "clusters/c0000/" in page.text
@@ -350,7 +352,7 @@ def served(tier: int | None, *endpoints: dict[str, Any]) -> Page:
     }
     service["message"] = ""
     model["services"] = [service | {"endpoints": list(endpoints), "desired": len(endpoints)}]
-    return Page(report.html(model))
+    return Page(html_of(model))
 
 
 @pytest.mark.parametrize(
@@ -385,7 +387,7 @@ def test_a_spread_member_is_reported_with_its_pods_on_each_pool() -> None:
     spread = replica(used, "one", "reserved")
     spread["engines"][0]["members"][0]["pools"] = [{"name": "reserved", "pods": 1}, {"name": "on-demand", "pods": 3}]
     model["replicas"] = [spread]
-    text = re.sub(r"\s+", " ", Page(report.html(model)).text)
+    text = re.sub(r"\s+", " ", Page(html_of(model)).text)
     assert "main Worker: 4 pods each with 8 gpu: 1 pod in reserved , 3 pods in on-demand" in text.replace(
         "reserved,", "reserved ,"
     )
@@ -437,7 +439,7 @@ def page_with(path: str, reason: str) -> Page:
     names = [entry["name"] for entry in model["clusters"]]
     for clusters in (names, names[:1], [*names, *(f"gone-{number}" for number in range(20))]):
         model["pending"][0]["refusals"].append({"clusters": clusters, "pool": "", "reason": "no room"})
-    return Page(report.html(reworded(model, path, reason)))
+    return Page(html_of(reworded(model, path, reason)))
 
 
 @pytest.mark.parametrize("path", REASONS)
@@ -453,7 +455,7 @@ def test_a_pool_is_drawn_with_a_cell_per_device_or_as_one_bar() -> None:
     model = empty()
     used = occupant("ml", "a", "a-0", 2, devices={"gpu": 3})
     model["clusters"] = [cluster("one", pool("few", 3, "H100", used), pool("many", 900, "H100", used))]
-    page = Page(report.html(model))
+    page = Page(html_of(model))
     runs = [
         attributes["d"]
         for tag, attributes in page.tree
@@ -483,7 +485,7 @@ def test_a_pool_is_drawn_with_a_cell_per_device_or_as_one_bar() -> None:
 def test_odd_pools_are_reported_and_drawn(odd: dict[str, Any]) -> None:
     model = empty()
     model["clusters"] = [cluster("one", odd)]
-    page = Page(report.html(model))
+    page = Page(html_of(model))
     assert "Pool" in page.text
     assert all(entry["replica"] in page.text for entry in odd["occupied"])
 
@@ -492,7 +494,7 @@ def test_of_many_services_those_that_fail_come_first() -> None:
     model = large(3, 30)
     model["services"][17]["status"] = "Unavailable"
     model["services"][4]["status"] = "Unknown"
-    page = Page(report.html(model))
+    page = Page(html_of(model))
     ids = [id_ for id_ in page.values("id") if re.fullmatch("s[0-9]+", id_)]
     assert ids[:3] == ["s17", "s4", "s0"]
     assert len(ids) == 30
@@ -504,7 +506,7 @@ def test_of_many_services_those_that_fail_come_first() -> None:
 def test_a_tile_has_the_health_of_its_cluster(state: str, kind: str, flag: str) -> None:
     model = large(20, 5)
     model["clusters"][3] |= {"state": state, "reason": ""}
-    page = Page(report.html(model))
+    page = Page(html_of(model))
     tiles = [entry for _, entry in page.tree if entry.get("class", "").startswith("tile ")]
     assert tiles[3]["class"].endswith(f" t-{kind}")
     assert f": {state}, " in tiles[3]["aria-label"]
@@ -516,5 +518,5 @@ def test_a_tile_has_the_health_of_its_cluster(state: str, kind: str, flag: str) 
 def test_backticks_are_code_and_a_single_one_stays() -> None:
     model = small()
     model["findings"][0]["hint"] = "run `one <two>` and `three`, not `four"
-    html = report.html(model)
+    html = html_of(model)
     assert "run <code>one &lt;two&gt;</code> and <code>three</code>, not `four" in html

@@ -13,7 +13,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.mode
     cluster_gateway_answers,
 )
 
-from .model_fleet import Document, build, cluster, fleet, gateway, policy, read, service
+from ansible_collections.modelplane.fleet.tests.model_fleet import Document, build, cluster, fleet, gateway, policy, read, service
 
 HOST = ["gateway", "certificates", "budgets"]
 FLEET = {"hub": HOST, "east": ["certificates"], "west": ["certificates"]}

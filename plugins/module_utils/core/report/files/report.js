@@ -1,15 +1,9 @@
-# Copyright (c) modelplane.fleet authors
-# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Script of the page: filter, sort, fold. Without it, all can still be read and unfolded."""
-
-from __future__ import annotations
-
-SCRIPT = """'use strict';
+'use strict';
 (() => {
 const LIMIT = 24;
 const all = (selector, root = document) => Array.from(root.querySelectorAll(selector));
 const one = (id) => document.getElementById(id);
-const words = (node) => all('code', node).map((name) => name.textContent).join('\\n').toLowerCase();
+const words = (node) => all('code', node).map((name) => name.textContent).join('\n').toLowerCase();
 // A kind of thing that can be filtered: its elements, the words of each, and how many are shown before "show all".
 const kind = (name, selector, limit) => ({ name, nodes: all(selector), words: null, limit, full: false });
 const clusters = kind('clusters', '#cards > details', LIMIT);
@@ -47,7 +41,7 @@ const apply = (entry, desired) => {
 };
 
 const filter = () => {
-  const desired = box.value.toLowerCase().split(/\\s+/).filter(Boolean);
+  const desired = box.value.toLowerCase().split(/\s+/).filter(Boolean);
   const counts = kinds.map((entry) => apply(entry, desired)).filter(Boolean);
   const found = counts.length ? `Found: ${counts.join(', ')}` : 'There is nothing to filter.';
   message.textContent = desired.length ? found : '';
@@ -100,4 +94,3 @@ one('tools').hidden = false;
 filter();
 reveal();
 })();
-"""
