@@ -12,8 +12,16 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.mode
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.overflow import (
     cluster_gateway_answers,
 )
-
-from ansible_collections.modelplane.fleet.tests.model_fleet import Document, build, cluster, fleet, gateway, policy, read, service
+from ansible_collections.modelplane.fleet.tests.model_fleet import (
+    Document,
+    build,
+    cluster,
+    fleet,
+    gateway,
+    policy,
+    read,
+    service,
+)
 
 HOST = ["gateway", "certificates", "budgets"]
 FLEET = {"hub": HOST, "east": ["certificates"], "west": ["certificates"]}
