@@ -47,7 +47,7 @@ def user(name: str = "east", *, devices_known: bool = True, **choices: Any) -> C
 
 def needed(found: dict[str, list[str]], places: Locations | None = None, **more: Any) -> dict[str, Any]:
     desired = more.pop("desired", [])
-    return needs(desired, found, places or Locations(), **{"unnamed": UNNAMED, "own": {}, **more})
+    return needs(desired, found, places or Locations(), **{"unnamed": UNNAMED, "fleet_images": {}, **more})
 
 
 def image(found: dict[str, Any], name: str) -> dict[str, Any]:
@@ -154,7 +154,7 @@ def test_where_images_go(text: str, source: str, destination: str, use: str) -> 
 
 
 def test_images_of_the_collection_are_reported_with_what_to_set() -> None:
-    found = needed({}, Locations(image_registry="mirror"), own={"picker": "quay.io/own/picker:1"})
+    found = needed({}, Locations(image_registry="mirror"), fleet_images={"picker": "quay.io/own/picker:1"})
     assert found["variables"]["fleet_images"]["picker"] == "mirror/quay.io/own/picker:1"
     assert set(found["variables"]["fleet_images"]) == set(FLEET_IMAGES)
     assert found["variables"]["serving_stack_image_registries"]["quay.io"] == "mirror/quay.io"
