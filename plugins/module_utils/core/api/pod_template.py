@@ -477,8 +477,8 @@ class PodSpec(Model):
         default=None,
         description="Grace period in seconds for the pod to stop. An engine with requests keeps serving until 30 "
         "seconds before the end of the period, or until half of a period of less than a minute. If unset, the period "
-        "is `fleet_stream_grace`, or the sleep of preStop, plus 30 seconds. A leader of a multi-node engine has at most "
-        "60 seconds by default.",
+        "is `fleet_stream_grace`, or the sleep of preStop, plus 30 seconds. A leader of a multi-node engine has at "
+        "most 60 seconds by default.",
     )
     security_context: PodSecurityContext | None = Field(
         default=None, description="Security settings of the pod. If unset, the defaults of its fields apply."
