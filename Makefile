@@ -47,13 +47,14 @@ test: ## everything that has to pass
 	@$(MAKE) --no-print-directory -j2 -O sanity oldest molecule
 	@$(MAKE) --no-print-directory integration
 
-lint: $(VENV)/tests.installed ## ruff, ansible-lint, and the words of docs/contributing/style.md
+lint: $(VENV)/tests.installed ## ruff, ansible-lint, and the rules of docs/contributing/style.md
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/ruff format --check --quiet .
 	@more="$$(PYTHONPATH=.collections $(BIN)/python tests/packages.py)" && PATH="$(CURDIR)/$(BIN):$$PATH" \
 	  ANSIBLE_COLLECTIONS_PATH="$(CURDIR)/.collections:$$more" $(BIN)/ansible-lint --offline --profile production -qq
 	@$(BIN)/antsibull-changelog lint
 	@PYTHONPATH=.collections $(BIN)/python tests/check_words.py
+	@PYTHONPATH=.collections $(BIN)/python tests/check_prose.py
 
 types: $(VENV)/tests.installed ## mypy --strict over all plugins
 	@$(BIN)/mypy --no-error-summary -p $(COLLECTION).plugins -p $(COLLECTION).extensions.eda
