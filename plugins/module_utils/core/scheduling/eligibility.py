@@ -25,7 +25,7 @@ _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 def cluster_refusal(deployment: Deployment, cluster: Cluster) -> str:
-    """Return the reason why a cluster accepts no replica of a deployment, whatever its free capacity. Empty if it does."""
+    """Return the reason why a cluster accepts no replica, whatever its free capacity. Empty if it accepts replicas."""
     for key, desired in sorted(deployment.cluster_selector.items()):
         value = cluster.all_labels.get(key)
         if value is None:

@@ -118,7 +118,7 @@ class FleetCapacity:
         return kind
 
     def claiming(self, engine: Engine, cluster: Cluster) -> tuple[bool, ...]:
-        """Return True for each member of an engine that would claim a device on any pool, regardless of free capacity."""
+        """Return True for each member that would claim a device on any pool, regardless of free capacity."""
         key = (id(engine), self._kind(cluster))
         claims = self._claiming.get(key)
         if claims is None:

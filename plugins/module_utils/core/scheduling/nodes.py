@@ -162,7 +162,7 @@ def _limited(options: Sequence[list[Mode]]) -> list[list[Mode]]:
 
 
 def _options(node: Vector, nodes: int, load: Sequence[Pods], positions: Sequence[int]) -> Iterator[Mode]:
-    """Yield modes of the pods of an engine: numbers, the workers or all pods on any node, and each pod on another node."""
+    """Yield modes of the pods of an engine: numbers, workers or all pods on any node, each pod on another node."""
     fixed_modes = {
         position: _kept_mode(node, load[position])
         for position in positions
