@@ -85,9 +85,9 @@ def bind(
 ) -> Schedule:
     """Return the schedule with claims and planned nodes that allow kube-scheduler to bind all pods.
 
-    Selectors of claims get tests for attributes and capacities if devices of the pool lack them. A pod that is charged
-    a whole node needs no limited claims. It needs numbers only to avoid slow searches (`allocating.py`) and because of
-    unavailable devices. Raises OverBudgetError.
+    Selectors of claims receive tests for attributes and capacities if devices of the pool lack them. A pod that is
+    charged a whole node needs no limited claims. It needs numbers only to avoid slow searches (`allocating.py`) and
+    because of unavailable devices. Raises OverBudgetError.
 
     decided: the schedule for the other arguments. Unchanged replicas keep their claims and planned nodes.
     """
@@ -392,7 +392,7 @@ class _Binder:
             return pods
         for position, member_part in enumerate(member_parts):
             requests = member_part.member.device_requests
-            # Pods with invalid selectors, which only running pods can have, use the devices that they are charged.
+            # Only running pods can have invalid selectors. They use the devices that they are charged.
             with suppress(SelectorError):
                 accepted = map(frozenset, self._matcher.accepted(requests, pool.devices))
                 counts = [int(entry.get("count", 1)) for entry in requests]

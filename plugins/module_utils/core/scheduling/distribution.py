@@ -10,7 +10,7 @@ from collections.abc import Container, Iterable, Mapping
 from ..text import some
 from .model import Cluster, Deployment
 
-# Sort key of a cluster. The first cluster takes the next replica.
+# Sort key of a cluster. The first cluster receives the next replica.
 Rank = tuple[object, ...]
 
 

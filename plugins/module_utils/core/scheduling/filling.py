@@ -118,7 +118,7 @@ class Filler:
         """Place the missing replicas, the highest priority first.
 
         A preemption can free more devices than its replica requires. The pass then starts again because deployments
-        with a higher priority get these devices first. Otherwise, the next run would preempt replicas of this run. A
+        with a higher priority use these devices first. Otherwise, the next run would preempt replicas of this run. A
         new replica that moves to a preferred cluster also frees devices.
         """
         position = 0

@@ -266,8 +266,10 @@ class FleetCapacity:
     def joint_fit(
         self, replicas: Sequence[Sequence[Engine]], cluster: Cluster, ledgers: Mapping[str, Ledger]
     ) -> list[ReplicaFit] | None:
-        """Return fits for several replicas, each given by its engines, that share one cluster. Return None if the
-        replicas do not fit. Nothing is charged. `ledgers` replace the ledgers of the cluster's pools.
+        """Return fits for several replicas on one cluster, None if they do not fit. Nothing is charged.
+
+        replicas: engines of each replica.
+        ledgers: ledgers that replace the ledgers of the cluster's pools.
 
         Each engine, in order, uses the first pool that fits. `Exact` backtracks. If the replicas do not fit with one
         pool per engine, `Exact` spreads as few gangs as possible over pools of one fabric.

@@ -102,7 +102,7 @@ class GangPlacer:
         self._ledger = ledger
         self._views = FabricViews()
         self._shared: dict[object, dict[Fabric, tuple[Pool, ...]]] = {}
-        # Results of `options`, with the state of the ledgers for which they are valid.
+        # Results of `options`, with the state of the ledgers that they are valid for.
         self._known: dict[object, tuple[object, tuple[Option, ...]]] = {}
 
     def fabrics(self, cluster: Cluster) -> dict[Fabric, tuple[Pool, ...]]:

@@ -4,9 +4,11 @@
 
 Every number is a lower bound for the memory of the engine, so that a refusal is always correct. Weights are parameters
 times the bytes of their type, evenly divided over the devices of the engine's parallelism. Activations, graphs, and
-scales of quantized weights are additional and not counted. The KV cache of a token has a key and a value in each layer
-for each of its heads, 2 x layers x kvHeads x headDim numbers (Kwon et al., "Efficient Memory Management for Large
-Language Model Serving with PagedAttention", https://arxiv.org/abs/2309.06180, section 3).
+scales of quantized weights are additional and not counted.
+
+The KV cache of a token has a key and a value in each layer for each of its heads: 2 x layers x kvHeads x headDim
+numbers. The source is Kwon et al., "Efficient Memory Management for Large Language Model Serving with PagedAttention",
+https://arxiv.org/abs/2309.06180, section 3.
 """
 
 from __future__ import annotations

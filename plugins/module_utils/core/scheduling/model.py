@@ -449,8 +449,8 @@ class Replica:
 class Placement:
     """Replica and its placement.
 
-    state: `new`, `kept` (it runs there, and its engines follow the deployment), or `held` (the replica must not change
-        now, and `engines` are the observed engines).
+    state: `new`, `kept`, or `held`. A kept replica runs on the cluster, and its engines follow the deployment. A held
+        replica must not change now, and `engines` are the observed engines.
     reason: reason for the state `held`.
     """
 
@@ -544,8 +544,8 @@ class Schedule:
 
     overcommitted: pools with less capacity than their replicas need, because a pool shrank or an edit made kept
         replicas larger. No replica is removed from these pools, and no new replica is placed on them.
-    claimless: pools on which a member of a kept replica claims no device, although another pool of the cluster would
-        give it a device.
+    claimless: pools on which a member of a kept replica claims no device, although it would claim a device on another
+        pool of the cluster.
     may_strand: pools with new pods that kube-scheduler might place in a way that makes a pod unschedulable.
     excluded: deployments that the plan leaves unchanged.
     """

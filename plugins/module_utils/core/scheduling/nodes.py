@@ -328,7 +328,7 @@ class _Planner:
         for depth, number in enumerate(planned.numbers, start=1):
             above, group = group, self._groups.get(number)
             if group is None:
-                # The pods of a number above the last number no longer exist. Their nodes are still in use.
+                # If this is not the last number, its pods no longer exist. Their nodes are still in use.
                 free = above.free if above else self._node
                 group = self._add(_Group(planned.numbers[:depth], planned.sharing, nodes, free, ()), above)
         if group is not None:

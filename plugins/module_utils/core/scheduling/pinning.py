@@ -79,7 +79,7 @@ def _as_they_are(pool: Pool) -> tuple[Device, ...]:
 
 
 def _shares(member: Member, observed: PlacedMember, pools: dict[str, Pool]) -> Shares:
-    """Return the pools of a member with the number of its pods there, at most its current number. The last pools lose
+    """Return the pools of a member with the number of its pods on them, at most its current number. The last pools lose
     pods first."""
     if len(observed.pods_by_pool) == 1:
         return ((pools[observed.pool], member.pods),)

@@ -36,11 +36,11 @@ def schedule(
 ) -> Schedule:
     """Place all replicas of all deployments.
 
-    The order of the arguments does not affect the result. If the replicas are the placements of an earlier result, the
-    result is the same.
+    The order of deployments, clusters, and replicas does not affect the result. If the replicas are the placements of
+    an earlier result, the result is the same.
 
-    If the selectors of a deployment exceed their share of the budget, or the planner fails for a deployment, the plan
-    leaves the deployment unchanged and decides everything else.
+    The plan leaves a deployment unchanged if its selectors exceed their share of the budget, or if the planner fails
+    for it. All other deployments are decided.
 
     replicas: all existing replicas. Replicas of deployments outside `deployments` only use capacity.
     """

@@ -1,10 +1,11 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Preemption: a new replica of a deployment with `preemption` replaces running replicas of lower priority.
+"""Preemption of running replicas by a new replica of higher priority, if its deployment requests preemption.
 
 The choice of victims follows kube-scheduler. On each cluster all replicas of lower priority are removed, and as many as
-possible are restored, the most important replica first. The cluster with the least important first victim is used.
-Ties are decided by the smallest sum of priorities, then the fewest victims, then the name.
+possible are restored, the most important replica first. The most important victims of the clusters are compared, and
+the cluster with the lowest priority is used. Ties are decided by the smallest sum of priorities, then the fewest
+victims, then the name.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ class Pods:
 
     vectors: devices that each pod may use on its node.
     planned: planned nodes of the pods.
-    is_open: the pods may get other planned nodes.
+    is_open: the planned nodes of the pods can change.
     at_most: for a member that is spread over pools, the maximum number of pods of a copy on this pool. It replaces
         `pods`, the share of the pool. 0 for other members.
     leads: workers that can run on any node wait for the pod.
@@ -55,13 +55,15 @@ class Pods:
 def may_strand(node: Vector, nodes: int, load: Sequence[Pods]) -> bool:
     """Return True if an order of the pods might exist that leaves one of them without a node.
 
-    False is a proof. A node has no capacity for a pod with the need v if the other pods on it have more devices of some
-    kind than the node has in addition to v. Such a node has either a large pod that alone exceeds this number, or
-    smaller pods that exceed it together. The smaller pods then have at least the smallest sum of their sizes that
-    exceeds it. Therefore, the number of blocked nodes for one kind is at most the number of large pods, plus all
-    devices of the smaller pods divided by this smallest sum. For all kinds, it is at most the sum of these numbers. It
-    is 0 if one pod of every other copy leaves enough capacity on the same node. Each pod of the same copy is on a
-    separate node and blocks this node. If fewer nodes are blocked than exist, the pod always finds a node.
+    False is a proof. Other pods block a node for a pod with the need v if they have too many devices of some kind: more
+    than the node has in addition to v. Such a node has either a large pod that alone exceeds this number, or smaller
+    pods that exceed it together. The smaller pods then have at least the smallest sum of their sizes that exceeds it.
+
+    Therefore, the maximum number of blocked nodes for one kind is the number of large pods plus a quotient. The quotient
+    is the sum of the devices of the smaller pods, divided by this smallest sum. The maximum is 0 if one pod of every
+    other copy leaves enough capacity on the same node. The maximum for all kinds is the sum of these maximums. Each pod
+    of the same copy is on a separate node and blocks this node. If fewer nodes are blocked than exist, the pod always
+    finds a node.
     """
     pool = _Pool(node, load)
     # Equal pods with equal pods in their copy have the same result.
