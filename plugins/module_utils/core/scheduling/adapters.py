@@ -52,7 +52,7 @@ class DeviceCatalogue:
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[Device, ...]] = {}
-        # Keys are results of id(). The tuples exist as long as the catalogue, so the keys remain unique.
+        # Keys are results of id(). The tuples exist as long as this object, so the keys remain unique.
         self._fabrics: dict[int, tuple[Fabric, ...]] = {}
 
     def devices(self, wire: list[dict[str, Any]]) -> tuple[Device, ...]:

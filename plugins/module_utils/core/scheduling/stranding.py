@@ -59,11 +59,10 @@ def may_strand(node: Vector, nodes: int, load: Sequence[Pods]) -> bool:
     than the node has in addition to v. Such a node has either a large pod that alone exceeds this number, or smaller
     pods that exceed it together. The smaller pods then have at least the smallest sum of their sizes that exceeds it.
 
-    Therefore, the maximum number of blocked nodes for one kind is the number of large pods plus a quotient. The quotient
-    is the sum of the devices of the smaller pods, divided by this smallest sum. The maximum is 0 if one pod of every
-    other copy leaves enough capacity on the same node. The maximum for all kinds is the sum of these maximums. Each pod
-    of the same copy is on a separate node and blocks this node. If fewer nodes are blocked than exist, the pod always
-    finds a node.
+    Therefore, the maximum number of blocked nodes for one kind is the number of large pods plus a quotient: all devices
+    of the smaller pods, divided by this smallest sum. The maximum is 0 if one pod of every other copy leaves enough
+    capacity on the same node. The maximum for all kinds is the sum of these maximums. Each pod of the same copy is on a
+    separate node and blocks this node. If fewer nodes are blocked than exist, the pod always finds a node.
     """
     pool = _Pool(node, load)
     # Equal pods with equal pods in their copy have the same result.
