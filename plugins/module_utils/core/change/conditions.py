@@ -18,7 +18,7 @@ class Condition:
     """Condition on the state of a server."""
 
     is_checked: ClassVar[bool] = False
-    """The condition is checked only once, without waiting, also in check mode."""
+    """True if the condition is checked only once, without waiting, also in check mode."""
 
     @property
     def subject(self) -> str:
@@ -75,15 +75,15 @@ class RouteCondition(Condition):
     """Condition on the HTTPRoutes of a namespace."""
 
     settles: ClassVar[bool] = True
-    """After the gateway controller reports the change, the executor waits a moment for the proxies."""
+    """True if the executor waits a moment for the proxies after the gateway controller reports the change."""
     namespace: str
 
     def is_met(self, http_routes: Sequence[Object]) -> bool:
-        """Return whether the condition holds."""
+        """Return True if the condition holds."""
         raise NotImplementedError
 
     def is_enough(self, http_routes: Sequence[Object]) -> bool:
-        """Return whether the waiting steps can run after a timeout."""
+        """Return True if the waiting steps can run after a timeout."""
         return self.is_met(http_routes)
 
 
@@ -98,7 +98,7 @@ class Rewritten(RouteCondition):
     live: tuple[Object, ...]
 
     def is_met(self, http_routes: Sequence[Object]) -> bool:
-        """Return whether the AI gateway has written all HTTPRoutes."""
+        """Return True if the AI gateway has written all HTTPRoutes."""
         return not any(map(is_unwritten(self.live), http_routes))
 
     def __str__(self) -> str:
@@ -112,7 +112,7 @@ class Accepted(RouteCondition):
     route: Object
 
     def is_met(self, http_routes: Sequence[Object]) -> bool:
-        """Return whether the gateways have accepted the current route."""
+        """Return True if the gateways have accepted the current route."""
         to_write = is_unwritten([self.route])
         return any(
             Key.of(route).name == Key.of(self.route).name and routes.is_accepted(route) and not to_write(route)
@@ -135,7 +135,7 @@ class Programmed(RouteCondition):
     routes: tuple[Object, ...]
 
     def is_met(self, http_routes: Sequence[Object]) -> bool:
-        """Return whether all gateways have programmed the routes."""
+        """Return True if all gateways have programmed the routes."""
         names, to_write = {Key.of(route).name for route in self.routes}, is_unwritten(self.routes)
         generated = (route for route in http_routes if Key.of(route).name in names)
         return not any(to_write(route) or routes.is_behind(route) for route in generated)
@@ -146,7 +146,8 @@ class Programmed(RouteCondition):
 
 @dataclass(frozen=True)
 class Followed(Programmed):
-    """Gateways have programmed these routes. Only their controller is waited for: the next route may change then."""
+    """Gateways have programmed these routes. The executor waits only for their controller, then the next route
+    changes."""
 
     settles = False
 
@@ -167,8 +168,8 @@ class Unreferenced(RouteCondition):
     """Gateways send no requests to objects that will be deleted, and no longer contain deleted routes.
 
     An HTTPRoute uses such an object while it references the object, until the AI gateway has rewritten the HTTPRoute,
-    and until the gateway controller has processed it. The HTTPRoute of a deleted route is waited for, but it does not
-    prevent deletions, because it has no backends after the deletion."""
+    and until the gateway controller has processed it. The executor waits for the HTTPRoute of a deleted route. However,
+    this HTTPRoute does not prevent deletions, because it has no backends after the deletion."""
 
     targets: frozenset[tuple[str, str]]
     """Kinds and names of the objects that will be deleted."""
@@ -180,12 +181,12 @@ class Unreferenced(RouteCondition):
     """Routes that the AI gateway must write first."""
 
     def is_met(self, http_routes: Sequence[Object]) -> bool:
-        """Return whether no request uses an outdated HTTPRoute."""
+        """Return True if no request uses an outdated HTTPRoute."""
         removed = self.removed - self.routes
         return self.is_enough(http_routes) and not any(Key.of(route).name in removed for route in http_routes)
 
     def is_enough(self, http_routes: Sequence[Object]) -> bool:
-        """Return whether the remaining routes use no object that will be deleted."""
+        """Return True if the remaining routes use no object that will be deleted."""
         to_write = is_unwritten(self.changed)
         remaining = (route for route in http_routes if Key.of(route).name in self.routes)
         return not any(

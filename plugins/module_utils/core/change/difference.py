@@ -43,7 +43,7 @@ class Observed:
     """Owners of the objects in other inventories."""
     refusals: Mapping[Key, Refusal] = field(default_factory=dict)
     used: Collection[Key] = frozenset()
-    """Desired objects with another owner, which the fleet uses without changes."""
+    """Desired objects that the fleet uses without changes, because they have another owner."""
     namespaces: Sequence[str] = ()
     """Missing user namespaces that the run creates."""
 
@@ -52,11 +52,11 @@ class Observed:
 class Scope:
     """Objects that a run may delete.
 
-    `prune`: delete objects that are no longer desired.
-    `definitions`: also delete CustomResourceDefinitions, and with them all objects of their kinds.
-    `orphans`: without an inventory, delete objects that our field manager applied.
-    `held`: frozen objects, because it is unknown whether they are desired.
-    `held_labels`: label sets. Objects with all labels of a set are frozen too.
+    prune: delete objects that are no longer desired.
+    definitions: also delete CustomResourceDefinitions, and with them all objects of their kinds.
+    orphans: without an inventory, delete objects that our field manager applied.
+    held: frozen objects, because their desired state is unknown.
+    held_labels: label sets. Objects with all labels of a set are frozen too.
     """
 
     prune: bool = True
@@ -94,7 +94,7 @@ def _desired_digest(value: Object) -> str:
 
 
 def is_as_desired(value: Object, live: Object, inventory_entry: Entry | None) -> bool:
-    """Return whether an object is up to date."""
+    """Return True if an object is up to date."""
     if inventory_entry is None or inventory_entry.desired != _desired_digest(value) or is_being_deleted(live):
         return False
     labels, live_labels = fields(value, "metadata", "labels"), fields(live, "metadata", "labels")
@@ -105,7 +105,7 @@ def is_as_desired(value: Object, live: Object, inventory_entry: Entry | None) ->
 
 
 def is_certificate(key: Key) -> bool:
-    """Return whether an object is a Certificate. cert-manager creates a Secret for each Certificate."""
+    """Return True if an object is a Certificate. cert-manager creates a Secret for each Certificate."""
     return (key.group, key.kind) == ("cert-manager.io", "Certificate")
 
 
@@ -145,7 +145,7 @@ def to_prune(observed: Observed, kept_keys: Collection[Key], *, definitions: boo
 def _issued_secrets(
     live: Mapping[Key, Object], removed: Collection[Object], kept_keys: Collection[Key]
 ) -> Iterator[Object]:
-    """Yield the Secrets of certificates that are deleted, because cert-manager does not delete the Secrets."""
+    """Yield the Secrets of deleted certificates, because cert-manager does not delete the Secrets."""
     keys = {Key.of(value) for value in removed}
     for certificate in filter(lambda value: is_certificate(Key.of(value)), removed):
         key = Key(*_SECRET, Key.of(certificate).namespace, text(certificate, "spec", "secretName"))

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Rate limits of policies (BackendTrafficPolicy of Envoy Gateway) while they change."""
+"""Rate limits of policies (BackendTrafficPolicy of Envoy Gateway) during their change."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from ..wire import Object, entries, fields, text
 
 
 class _Limit(NamedTuple):
-    """Rule of a policy, and what `BUDGETS_ANNOTATION` says of it."""
+    """Rule of a policy, with its entry in `BUDGETS_ANNOTATION`."""
 
     rule: Object
     note: Object
 
     @property
     def counted(self) -> tuple[object, ...]:
-        """Requests or tokens that it counts, and how, whatever its limit is."""
+        """Return the key of its counter: the counted requests or tokens, without the limit."""
         selectors = entries(self.rule, "clientSelectors")
         headers = [header for selector in selectors for header in entries(selector, "headers")]
         matches = tuple((text(header, "type"), text(header, "name"), text(header, "value")) for header in headers)
@@ -29,8 +29,8 @@ class _Limit(NamedTuple):
 
 
 def merge_live_limits(policy: Object, live: Object | None) -> Object | None:
-    """Return a policy with its own limits and the limits of the live policy that it drops. None if it drops no limit,
-    or if one object cannot have all limits."""
+    """Return a policy with its own limits and the removed limits of the live policy. None if it removes no limit, or if
+    one object cannot have all limits."""
     policy_limits, live_limits = _limits(policy), _limits(live)
     desired, live_counters = {limit.counted: limit for limit in policy_limits}, {limit.counted for limit in live_limits}
     if live_counters <= desired.keys():
@@ -51,7 +51,7 @@ def merge_live_limits(policy: Object, live: Object | None) -> Object | None:
 
 
 def _limits(policy: Object | None) -> list[_Limit]:
-    """Return the limits that a policy has; of what, is not known where others changed it."""
+    """Return the limits of a policy. A missing annotation entry is empty, because other managers can add rules."""
     rules, notes = entries(policy, "spec", "rateLimit", "global", "rules"), entries(_note(policy), "rules")
     return [_Limit(rule, notes[index] if index < len(notes) else {}) for index, rule in enumerate(rules)]
 

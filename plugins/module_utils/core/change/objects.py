@@ -268,7 +268,7 @@ class _Planner:
         return step
 
     def _version_wait(self, step: Write, condition: type[Programmed], *edges: Edge) -> Wait:
-        """Return the wait for gateways to follow the version of a route that a step writes."""
+        """Return the wait for gateways to program the version of a route that a step writes."""
         version = step.desired if step.stage else step.transitional or step.desired
         wait_id = f"{condition.__name__} {step.id}"
         base_edges = [Edge("after", _WRITES), Edge("unless", step.id)]
@@ -372,8 +372,8 @@ class _Planner:
             yield self._wait(_unreferenced(stage, namespace), condition, *edges, *self._kept(namespace))
 
     def _is_rewritten(self, route: Key, policies: Iterable[Object]) -> bool:
-        """Return whether the AI gateway must write a route before deletions: the route changes, or a policy of the
-        route is deleted."""
+        """Return True if the AI gateway must write a route before deletions, because the route changes, or because a
+        policy of the route is deleted."""
         if route in self._writes:
             return True
         return any(guards(policy, self._desired[route]) for policy in policies)

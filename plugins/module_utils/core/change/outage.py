@@ -1,8 +1,8 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Outage guard: changes that would stop a model from serving although no manifest asks for it.
+"""Outage guard: changes that would stop a model from serving although no manifest requests this.
 
-The guard compares serving endpoints before and after a change, regardless of how the change was planned.
+The guard compares serving endpoints before and after a change, regardless of the planning of the change.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Literal
 class DeploymentChange:
     """Change of the replicas of a deployment.
 
-    serving: replicas that serve now.
+    serving: currently serving replicas.
     stopping: replicas that stop serving, with the reason.
     accepted: replicas that the manifests or the bounds of the rollout allow to stop.
     """
@@ -32,11 +32,11 @@ class DeploymentChange:
 class ServiceChange:
     """Change of the endpoints of a service.
 
-    before: endpoints that serve now.
+    before: currently serving endpoints.
     after: endpoints that still serve after the change.
     was_routed: the gateway routed requests to the service before.
     reasons: reasons why endpoints stop serving.
-    is_accepted: the manifests ask for the loss of all endpoints.
+    is_accepted: the manifests request the loss of all endpoints.
     """
 
     namespace: str
@@ -50,7 +50,7 @@ class ServiceChange:
 
 @dataclass(frozen=True)
 class Outage:
-    """A service without endpoints, or a deployment that loses most of its serving replicas."""
+    """Outage of a service without endpoints, or of a deployment that loses most of its serving replicas."""
 
     kind: Literal["ModelService", "ModelDeployment"]
     namespace: str

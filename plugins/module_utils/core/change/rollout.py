@@ -73,12 +73,12 @@ class ReplicaView:
 
     @property
     def serves(self) -> bool:
-        """Return whether the replica serves requests."""
+        """Return True if the replica serves requests."""
         return self.health == "serving"
 
     @property
     def is_down(self) -> bool:
-        """Return whether the replica certainly does not serve, so that its removal loses no requests."""
+        """Return True if the replica certainly does not serve, so that its removal loses no requests."""
         return self.health in ("starting", "failed")
 
 
@@ -116,7 +116,7 @@ _OUTDATED = "it no longer matches its deployment, and"
 
 
 def failed_replica(views: Sequence[ReplicaView]) -> ReplicaView | None:
-    """Return the first failed replica of the current revision, which stops the rollout; None without a failure."""
+    """Return the first failed replica of the current revision, None without a failure. It stops the rollout."""
     return next((view for view in views if view.is_current and view.health == "failed"), None)
 
 
@@ -187,7 +187,7 @@ def _replaceable_at_once(bounds: Bounds, views: Sequence[ReplicaView], placed: i
 
 
 def replaceable_replicas(placing: Placing, bounds: Bounds, placed: int) -> tuple[str, ...]:
-    """Return the old replicas whose devices a new replica can use, if only `placed` of the new replicas are scheduled.
+    """Return the old replicas with devices for a new replica, if only `placed` of the new replicas are scheduled.
 
     Only replicas that no longer match their deployment are replaced, starting with replicas that do not serve. All
     other replicas restart in place."""

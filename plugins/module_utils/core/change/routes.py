@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Relations of routes: objects that a route refers to, and whether gateways follow it."""
+"""Relations of routes: objects that a route references, and the progress of gateways with the route."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from ..wire import Object, entries, fields, number, stated, text
 
 HTTP_ROUTE, AI_ROUTE = "HTTPRoute", "AIGatewayRoute"
 KINDS = frozenset({HTTP_ROUTE, AI_ROUTE})
-"""Kinds that route requests to others: their backends may be deleted only after the routes have changed."""
+"""Kinds that route requests to backends. The backends must exist until the routes have changed."""
 _ROUTED = ("Accepted", "ResolvedRefs")
 
 
 def references(route: Object) -> frozenset[tuple[str, str]]:
-    """Return kinds and names of the objects that an HTTPRoute refers to in its own namespace: backends and filters."""
+    """Return the kinds and names of the objects that an HTTPRoute references in its namespace: backends and filters."""
     namespace = text(route, "metadata", "namespace")
     targets = set()
     for rule in entries(route, "spec", "rules"):
@@ -28,12 +28,12 @@ def references(route: Object) -> frozenset[tuple[str, str]]:
 
 
 def ai_backends(route: Object) -> set[str]:
-    """Return the names of the Backends of an AIGatewayRoute, which are those of its AIServiceBackends."""
+    """Return the names of the Backends of an AIGatewayRoute. They equal the names of its AIServiceBackends."""
     return {name for name, __ in weighted_backends(route)}
 
 
 def serving_backends(route: Object) -> set[str]:
-    """Return the names of the Backends of an AIGatewayRoute that get requests."""
+    """Return the names of the Backends of an AIGatewayRoute that receive requests."""
     return {name for name, weight in weighted_backends(route) if weight}
 
 
@@ -48,9 +48,10 @@ def weighted_backends(route: Object) -> list[tuple[str, int]]:
 
 
 def is_behind(route: Object) -> bool:
-    """Return whether the controller of a Gateway has not yet processed the latest change of an HTTPRoute.
+    """Return True if the controller of a Gateway has not yet processed the latest change of an HTTPRoute.
 
-    One that has never reported is not there, and of several that reported for a Gateway, the last one counts."""
+    A controller without a report does not exist. If several controllers reported for a Gateway, the latest report
+    counts."""
     generation, namespace = number(route, "metadata", "generation"), text(route, "metadata", "namespace")
     latest: dict[tuple[str, str, str], int] = {}
     for parent in entries(route, "status", "parents"):
@@ -63,7 +64,7 @@ def is_behind(route: Object) -> bool:
 
 
 def is_accepted(route: Object) -> bool:
-    """Return whether all Gateways of an HTTPRoute have accepted its current version, with all references."""
+    """Return True if all Gateways of an HTTPRoute have accepted its current version, with all references."""
     generation, namespace = number(route, "metadata", "generation"), text(route, "metadata", "namespace")
     accepted = {
         _parent(fields(parent, "parentRef"), namespace)

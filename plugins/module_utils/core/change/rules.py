@@ -45,7 +45,7 @@ from .routes import AI_ROUTE, HTTP_ROUTE, ai_backends
 
 NAMESPACE, DEFINITION = "Namespace", "CustomResourceDefinition"
 SYSTEM_KEY = Key("", NAMESPACE, "", SYSTEM_NAMESPACE)
-"""The namespace of the inventories."""
+"""Namespace of the inventories."""
 POLICY = "policy of a route or gateway"
 """SecurityPolicy, BackendTrafficPolicy or ClientTrafficPolicy."""
 OVERFLOW_ROUTE = "AIGatewayRoute behind a cluster gateway"
@@ -62,7 +62,7 @@ class Change(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Relation:
-    """Relation between two objects: one offers a name that the other asks for, and `holds` is true for both."""
+    """Relation between two objects: one object offers a name, the other object asks for it, and `holds` is true."""
 
     asks: Callable[[Change], Iterable[tuple[str, ...]]]
     offers: Callable[[Change], Iterable[tuple[str, ...]]]
@@ -126,12 +126,12 @@ def _namespace(change: Change) -> Iterator[tuple[str, ...]]:
 
 
 def _is_lost(_one: Change, namespace: Change) -> bool:
-    """Return whether a failed namespace does not exist. The namespace of the inventories can have another owner."""
+    """Return True if a failed namespace does not exist. The namespace of the inventories can have another owner."""
     return namespace.live is None or Key.of(namespace.desired) != SYSTEM_KEY
 
 
 def _is_unguarded(route: Change, policy: Change) -> bool:
-    """Return whether a route requires the change of a policy. The live policy is sufficient if it guards the route and
+    """Return True if a route requires the change of a policy. The live policy is sufficient if it guards the route and
     has all limits of the desired policy."""
     live = policy.live
     return guards(policy.desired, route.desired) and not (
@@ -225,7 +225,7 @@ _FIRST: Mapping[str, Rule] = {
     "BackendTLSPolicy": Rule(after=("Secret", "ConfigMap", "Service")),
     "ReferenceGrant": _DEFINED,
     **dict.fromkeys(_WORKLOADS, _WORKLOAD),
-    # The pods of a changed Job do work that is no longer desired.
+    # The pods of a changed Job perform work that is no longer desired.
     "Job": Rule(after=_WORKLOAD.after, why=_WORKLOAD.why, recreated=True),
     "InferencePool": Rule(after=("Service", *_WORKLOADS)),
     "Gateway": Rule(
@@ -280,20 +280,20 @@ def row(value: Object) -> str:
 
 
 def is_recreated(key: Key) -> bool:
-    """Return whether an object is deleted and created again when an immutable field changes. Only pods of a Job are
+    """Return True if an object is deleted and created again when an immutable field changes. Only pods of a Job are
     lost."""
     return key.kind in _FIRST and RULES[key.kind].recreated
 
 
 @cache
 def written_after() -> graph.Needs:
-    """Return the rows, each with the rows whose objects are written first."""
+    """Return the rows with the rows to write before them."""
     return {name: rule.after for name, rule in RULES.items()}
 
 
 @cache
 def deleted_after() -> graph.Needs:
-    """Return the rows, each with the rows whose objects are deleted first."""
+    """Return the rows with the rows to delete before them."""
     final = {name for name, rule in RULES.items() if rule.deleted_last}
     rows = [name for name in RULES if name not in (NAMESPACE, DEFINITION)]
     order = graph.reverse({name: [] if name in final else rule.after for name, rule in RULES.items()})

@@ -22,9 +22,9 @@ from .conditions import Condition
 class Edge(NamedTuple):
     """Dependency of a step on an earlier step.
 
-    `after`: run after the earlier step, even if it failed.
-    `until`: run only if the condition of the earlier step holds.
-    `unless`: do not run if the earlier step failed.
+    kind: `after`: run after the earlier step, even if it failed.
+        `until`: run only if the condition of the earlier step holds.
+        `unless`: do not run if the earlier step failed.
     """
 
     kind: Literal["after", "until", "unless"]
@@ -43,9 +43,9 @@ class Write:
     desired: Object
     live: Object | None = None
     transitional: Object | None = None
-    """Intermediate version between the live and the desired version, which is written first."""
+    """Intermediate version between the live and the desired version. It is written first."""
     stage: int = 0
-    """Number of the version, counted from 0 for the first write. Later steps replace the version of earlier ones."""
+    """Number of the version, counted from 0 for the first write. Later steps replace the version of earlier steps."""
     finishes: bool = False
     """The step writes the last version of an object with several versions."""
     creates_only: bool = False
@@ -115,8 +115,10 @@ class ChangePlan:
     """Members of each group by the ID of the group: steps and other groups."""
 
     def has_changes(self, kept_keys: Collection[Key] = ()) -> bool:
-        """Return whether there is an object to write or delete. `kept_keys`: objects that no run deletes in their
-        current state."""
+        """Return True if there are objects to write or delete.
+
+        kept_keys: objects that no run deletes in their current state.
+        """
         return any(
             step.key not in kept_keys if isinstance(step, Delete) else isinstance(step, Write) and not step.refusal
             for step in self.every
@@ -124,7 +126,7 @@ class ChangePlan:
 
     @property
     def conditional_deletions(self) -> Iterator[Key]:
-        """Return the objects that are only deleted if a condition holds that no run waits for."""
+        """Yield the objects with a deletion condition that no run waits for."""
         checked = {step.id for step in self.every if isinstance(step, Wait) and step.condition.is_checked}
         for step in self.every:
             if isinstance(step, Delete) and any(edge.earlier in checked for edge in step.edges):
@@ -149,7 +151,7 @@ class ChangePlan:
         return None if reason is None else reason.replace("{}", listed(details_by_reason[reason]))
 
     def graph(self) -> Needs:
-        """Return the steps and groups, each with the steps and groups before it."""
+        """Return the steps and groups, with the steps and groups before each of them."""
         needs: dict[str, Sequence[str]] = {key: tuple(members) for key, members in self.groups.items()}
         needs |= {step.id: tuple(edge.earlier for edge in step.edges) for step in self.steps}
         needs |= {step.id: (*(edge.earlier for edge in step.edges), *needs) for step in self.last}

@@ -32,10 +32,10 @@ _POD_TEMPLATES = ("template", "leaderWorkerTemplate")
 
 @dataclass(frozen=True)
 class Server:
-    """Replicas of one API server, and the changes of a run there.
+    """Replicas of one API server, and the changes of a run to them.
 
-    serving: replicas that serve, each with its deployment.
-    removed, restarted: replicas that the run removes or restarts, each with the reason.
+    serving: serving replicas, with their deployments.
+    removed, restarted: replicas that the run removes or restarts, with the reasons.
     routed: names of the backends of live routes, by service and name of the route.
     """
 
@@ -48,7 +48,7 @@ class Server:
 
 @dataclass(frozen=True)
 class PlannedReplica:
-    """ModelReplica of the plan. `serves`: whether it serves, according to its last status."""
+    """ModelReplica of the plan. `serves`: True if it serves according to its last status."""
 
     deployment: str
     cluster: str
@@ -69,7 +69,7 @@ class Planned:
 
 
 def server(cluster: str, plan: ChangePlan, observed: Observed) -> Server:
-    """Return the replicas of an API server, and the changes of a plan there."""
+    """Return the replicas of an API server, and the changes of a plan to them."""
     workloads: dict[Name, list[Object]] = {}
     for key, value in observed.live.items():
         if key.kind in WORKLOADS and key not in observed.others and label(value, names.DEPLOYMENT_LABEL):
@@ -121,7 +121,7 @@ def _replica(value: Object) -> Name:
 
 
 def _restart(write: Write) -> str:
-    """Return the field whose change stops all pods of a workload during a restart, "" without such a change.
+    """Return the changed field that stops all pods of a workload during a restart, "" without such a change.
 
     A workload with a surge or with several copies keeps serving while its pods restart one at a time."""
     live, desired = write.live, write.desired
@@ -146,7 +146,7 @@ def _keeps_serving(workload: Object) -> bool:
 
 
 def _changed_field(old: Any, new: Any, path: str) -> str:
-    """Return the path of the only field that differs, or of its parent if several fields differ."""
+    """Return the path of the only different field, or of its parent if several fields differ."""
     if isinstance(old, Mapping) and isinstance(new, Mapping):
         changed = [key for key in (*new, *(key for key in old if key not in new)) if old.get(key) != new.get(key)]
         if len(changed) == 1:
@@ -174,8 +174,8 @@ def _routed(live: Mapping[Key, Object]) -> Iterator[tuple[tuple[Name, str], froz
 class Stops:
     """Replicas and services that stop serving because of the changes on `servers`.
 
-    `maxUnavailable` limits how many replicas of a deployment can restart or be replaced at once. If unset, the limit is
-    25%, but at least 1.
+    `maxUnavailable` limits the number of replicas of a deployment that can restart or be replaced at once. If unset,
+    the limit is 25%, but at least 1.
     """
 
     servers: Sequence[Server]
@@ -183,7 +183,7 @@ class Stops:
 
     @cached_property
     def _serving(self) -> dict[Name, str]:
-        """Serving replicas, each with its deployment. Replicas on other clusters count by their last status."""
+        """Return the serving replicas with their deployments. Replicas on other clusters count by their last status."""
         observed_clusters = {api_server.cluster for api_server in self.servers}
         unobserved = {
             name: replica.deployment
@@ -204,7 +204,7 @@ class Stops:
 
     @cached_property
     def _missing(self) -> dict[Name, int]:
-        """Number of planned replicas of each deployment that do not serve after the removals."""
+        """Return the number of planned replicas of each deployment that do not serve after the removals."""
         missing: dict[Name, int] = {}
         for name in self.planned.replicas:
             if name not in self._serving or name in self._removed:
@@ -213,8 +213,8 @@ class Stops:
 
     @cached_property
     def _accepted(self) -> frozenset[Name]:
-        """Removed replicas that need no replacement, because their deployment was deleted, has fewer replicas, or
-        serves elsewhere."""
+        """Return the removed replicas that need no replacement, because their deployment was deleted, has fewer
+        replicas, or has enough other serving replicas."""
         accepted: set[Name] = set()
         for owner, names_of_owner in self._by_owner(self._removed).items():
             accepted.update(sorted(names_of_owner)[self._missing.get(owner, 0) :])
@@ -267,7 +267,7 @@ class Stops:
             )
 
     def _is_routed(self, service: Name, replica: Name) -> bool:
-        """Return whether a live route of the service references the replica."""
+        """Return True if a live route of the service references the replica."""
         return replica[0] == service[0] and any(
             not backends.isdisjoint({backend_name(replica[1]), names.joined_name(route, replica[1])})
             for api_server in self.servers
@@ -276,7 +276,7 @@ class Stops:
         )
 
     def _is_accepted(self, endpoints: set[Name], targets: set[Name]) -> bool:
-        """Return whether the plan asks for the loss of all endpoints of a service, or a rollout allows it."""
+        """Return True if the plan requests the loss of all endpoints of a service, or if a rollout allows the loss."""
         owners = self._by_owner(endpoints).keys()
         new_owners = {self._owner(name) for name in targets} - owners
         if endpoints <= self._accepted or owners.isdisjoint(map(self._owner, self.planned.replicas)):

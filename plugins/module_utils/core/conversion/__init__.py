@@ -2,15 +2,15 @@
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """Conversion of older formats of a resource to the canonical document, before validation.
 
-Canonical is `modelplane.ai/v1alpha1` as of Modelplane v0.3.1. Also accepted are:
+The canonical format is `modelplane.ai/v1alpha1` of Modelplane v0.3.1. The conversion also accepts:
 
-- ModelDeployment with `spec.engines` and its siblings directly under `spec` (v0.1);
-- ModelDeployment with `spec.workers`/`spec.nodeSelector` (optionally `spec.prefill`, `spec.decode`), where the
-  parallelism axes of a worker determine nodes and GPUs (`core/topology.py`);
-- single renamed or restructured fields of InferenceCluster, InferenceClass and ModelEndpoint.
+- ModelDeployments with `spec.engines` and its sibling fields directly under `spec` (v0.1)
+- ModelDeployments with `spec.workers` and `spec.nodeSelector` (optionally `spec.prefill` and `spec.decode`). The
+  parallelism axes of a worker then determine nodes and GPUs (`core/topology.py`)
+- single renamed or restructured fields of InferenceCluster, InferenceClass, and ModelEndpoint
 
-Types, limits and unknown keys of the canonical document are validated later. The conversion refuses only fields without
-a canonical counterpart, and contradictions.
+Types, limits, and unknown keys of the canonical document are validated later. The conversion rejects only fields
+without a canonical counterpart, and contradictions.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = ["Canonical", "ConversionError", "canonical", "written_path"]
 class Canonical:
     """Document in the canonical format.
 
-    `origin` maps paths of the canonical document to the paths that the user wrote, as prefixes: see `written_path`.
+    origin: paths in the user's document by path prefixes of the canonical document. See `written_path`.
     """
 
     document: dict[str, Any]
@@ -40,10 +40,10 @@ class Canonical:
 
 
 def canonical(document: Mapping[str, Any]) -> Canonical:
-    """Convert a resource of any kind, given as plain dicts and lists, to the canonical format.
+    """Convert a resource of any kind, in the form of dicts and lists, to the canonical format.
 
-    The result shares unconverted parts with the input, which is not modified: `api.parse` makes the only copy, and
-    limits its size. A canonical document, or one of an unknown kind, is returned unchanged. Raises ConversionError.
+    The result shares unconverted parts with the input. The input is not modified. `api.parse` creates the only copy,
+    and limits its size. A canonical document, or a document of an unknown kind, is unchanged. Raises ConversionError.
     """
     if not isinstance(document, Mapping):
         raise ConversionError([Problem("a resource must be a mapping", value=short_value(document))])
@@ -58,7 +58,7 @@ def canonical(document: Mapping[str, Any]) -> Canonical:
 
 
 def written_path(origin: Mapping[str, str], canonical_path: str) -> str:
-    """Return the path that the user wrote for a canonical path, by its longest prefix in `origin`."""
+    """Return the path in the user's document for a canonical path, by its longest prefix in `origin`."""
     longest = ""
     for prefix in origin:
         if canonical_path.startswith(prefix) and canonical_path[len(prefix) : len(prefix) + 1] in ("", ".", "["):

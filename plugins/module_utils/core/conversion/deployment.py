@@ -61,7 +61,7 @@ def _refuse_mix(spec_fields: Mapping[str, Any], names: Iterable[str], format_fie
 
 
 def _from_flat_engines(spec: dict[str, Any], notes: Notes) -> dict[str, Any]:
-    """Convert the v0.1 format, in which the fields of `spec.template.spec` are directly under `spec`."""
+    """Convert the v0.1 format with the fields of `spec.template.spec` directly under `spec`."""
     notes.older("spec.engines", "spec.template.spec.engines")
     moved = {name: spec[name] for name in (*REPLICA_FIELDS, "engines") if spec.get(name) is not None}
     notes.origin.update({TEMPLATE: "spec", REPLICA: "spec"})

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Conversion of renamed and restructured fields of InferenceCluster, InferenceClass, ModelEndpoint and ModelReplica."""
+"""Conversion of renamed or restructured fields of InferenceCluster, InferenceClass, ModelEndpoint, and ModelReplica."""
 
 from __future__ import annotations
 

@@ -2,12 +2,12 @@
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """Launch command of a multi-node engine without a command: a vLLM gang over several pods.
 
-Only the conversion of the `workers` format (`workers.py`) uses this. The leader starts a Ray head, waits for the other
-nodes and then becomes the OpenAI-compatible server; the others join Ray and block. vLLM's images contain Ray up to
-v0.18; without Ray, the gang uses vLLM's own multi-node launch (`--nnodes`, `--node-rank`, `--master-addr`,
-`--headless`).
+Only the conversion of the `workers` format (`workers.py`) uses this module. The leader starts a Ray head, waits for the
+other nodes, and then starts the OpenAI-compatible server. The other nodes join Ray and block. The images of vLLM
+contain Ray up to v0.18. Without Ray, the gang uses the multi-node launch of vLLM (`--nnodes`, `--node-rank`,
+`--master-addr`, `--headless`).
 
-The arguments are passed to vLLM as `"$@"`: no shell parses them, but Kubernetes expands `$(VAR)` in them.
+vLLM receives the arguments as `"$@"`. No shell parses them, but Kubernetes expands `$(VAR)` in them.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from ..topology import Axes
 RAY_PORT = 6379
 CACHE_MOUNT = "/mnt/models"
 DECODE_PORT = 8001
-"""Port of a decode engine: the sidecar in front of it listens on the engine port 8000."""
+"""Port of a decode engine. The sidecar in front of the engine listens on the engine port 8000."""
 
 _BEFORE_RAY = (
-    # While it waits, the shell is process 1 of its container, which ignores signals without a handler.
+    # The waiting shell is process 1 of its container. Process 1 ignores signals without a handler.
     "trap 'exit 143' TERM",
     # Ray sends usage statistics by default.
     'export RAY_USAGE_STATS_ENABLED="${RAY_USAGE_STATS_ENABLED:-0}"',
@@ -55,8 +55,8 @@ _HEAD_ANSWERS = "import socket, sys; socket.create_connection((sys.argv[1], int(
 class Gang:
     """Parameters of the launch of a gang.
 
-    `cached`: a ModelCache is mounted, and the model is loaded from there when no `--model` is given.
-    `decode`: the gang is the decode engine of a PrefillDecode pair.
+    cached: a ModelCache is mounted, and the engine loads the model from it without `--model`.
+    decode: the gang is the decode engine of a PrefillDecode pair.
     """
 
     axes: Axes
@@ -66,21 +66,22 @@ class Gang:
 
 
 def lacks_command(container: dict[str, Any]) -> bool:
-    """Return True when the image's entrypoint starts the engine; False for malformed args, validated later."""
+    """Return True if the image's entrypoint starts the engine. False for malformed args, because validation rejects
+    them later."""
     args = container.get("args")
     well_formed = args is None or (isinstance(args, list) and all(isinstance(arg, str) for arg in args))
     return well_formed and container.get("command") in (None, [])
 
 
 def is_launch(script: str) -> bool:
-    """Return whether a script is a launch that passes its arguments to vLLM."""
+    """Return True if a script is a launch that passes its arguments to vLLM."""
     return script.startswith("set -e\n") and (
         f"{_SERVE} --nnodes=" in script or (_SERVE in script and _BEFORE_RAY[0] in script)
     )
 
 
 def has_flag(args: Sequence[str], flag: str) -> bool:
-    """Return True when `args` contain a flag, spelled as vLLM accepts it: `--a-b=1`, `--a-b 1`, `--a_b` or short."""
+    """Return True if `args` contain a flag in a spelling that vLLM accepts: `--a-b=1`, `--a-b 1`, `--a_b`, or short."""
     return any(_flag_name(arg) == flag for arg in args)
 
 
@@ -115,14 +116,14 @@ def _leader_script(args: Sequence[str], gang: Gang) -> str:
         f"until python3 -c '{_ALL_NODES_JOINED}' {gang.nodes}; do sleep 5; done",
     ]
     if gang.axes.data > 1 and gang.axes.pipeline > 1:
-        # A data-parallel rank spans nodes here; the default of vLLM is one node per rank.
+        # A data-parallel rank is on several nodes here. The default of vLLM is one node for each rank.
         lines.append("export VLLM_RAY_DP_PACK_STRATEGY=span")
     lines.append(f"{_SERVE}{_ray_flags(args, gang)}")
     return _script(lines, args, gang)
 
 
 def _follower_script(args: Sequence[str], gang: Gang) -> str:
-    # A follower that exits before the head is up would be restarted, and a restart recreates the whole gang.
+    # A follower that exits before the head is ready would restart, and a restart recreates the whole gang.
     lines = [
         f"until python3 -c '{_HEAD_ANSWERS}' \"{LEADER}\" {RAY_PORT} 2>/dev/null; do sleep 2; done",
         f'exec ray start --address="{LEADER}:{RAY_PORT}" --block',
@@ -131,7 +132,8 @@ def _follower_script(args: Sequence[str], gang: Gang) -> str:
 
 
 def _script(with_ray: Sequence[str], args: Sequence[str], gang: Gang, extra: str = "") -> str:
-    """Return the script: Ray if the image has it, else vLLM's own launch; a backend in the args selects one of them."""
+    """Return the script. It uses Ray if the image has it, otherwise the launch of vLLM. A backend in the args
+    decides."""
     backend = _flag_value(args, "--distributed-executor-backend")
     with_ray = (*_BEFORE_RAY, *with_ray)
     native = f'{_SERVE} --nnodes={gang.nodes} --node-rank={RANK} --master-addr="{LEADER}"{extra}'

@@ -14,7 +14,7 @@ from ..topology import TopologyError
 
 
 class ConversionError(ValueError):
-    """Document that cannot be converted to the canonical format; `problems` are all reasons, with paths as written."""
+    """Document without a canonical format. `problems`: all reasons, with paths of the user's document."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems: tuple[Problem, ...] = tuple(problems)
@@ -22,7 +22,7 @@ class ConversionError(ValueError):
 
 
 class Notes:
-    """Errors, warnings and origins that a conversion collects."""
+    """Errors, warnings, and origins of a conversion."""
 
     def __init__(self) -> None:
         self.errors: list[Problem] = []
@@ -39,7 +39,7 @@ class Notes:
         self.warn(path, f"is an earlier spelling of {newer}", f"Write {newer}.")
 
     def below(self, base: str, error: TopologyError) -> None:
-        """Add problems whose paths are relative to `base`."""
+        """Add problems with paths relative to `base`."""
         for problem in error.problems:
             joint = "." if problem.path and not problem.path.startswith("[") else ""
             self.errors.append(replace(problem, path=f"{base}{joint}{problem.path}"))
@@ -49,5 +49,5 @@ class Notes:
 
 
 def given_entries(mapping: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the entries that are not null: a null value equals a missing key."""
+    """Return the entries that are not null, because a null value equals a missing key."""
     return {key: value for key, value in mapping.items() if value is not None}

@@ -29,7 +29,8 @@ FORMER_FIELDS = {
 class Role:
     """Converter of one `workers` block and its device requests to one engine.
 
-    `source_path` is the path of the block with `workers`, `canonical` the path of the engine.
+    source_path: path of the block with `workers`.
+    canonical: path of the engine.
     """
 
     name: str
@@ -43,7 +44,7 @@ class Role:
         if not isinstance(block, dict):
             notes.error(self.source_path, "must be a mapping", short_value(block))
             return None
-        # The engine is built in place, and other documents may share parts of the block through YAML aliases.
+        # The engine is built in place, and other documents might share parts of the block through YAML aliases.
         engine_fields = given_entries(copy.deepcopy(block))
         self._block_fields(engine_fields, notes)
         workers = engine_fields.get("workers")
@@ -151,7 +152,7 @@ class Role:
             container["resources"] = {"requests": requests}
 
     def _node_selector(self, selector: Any, gpus: int | None, notes: Notes) -> Any:
-        """Return the device requests of one node, with the number of GPUs that the topology needs."""
+        """Return the device requests of one node, with the number of GPUs that the topology requires."""
         path = f"{self.source_path}.nodeSelector"
         if selector is None:
             if self.phase != "Prefill":
@@ -261,7 +262,7 @@ class Role:
             )
 
     def _trace(self, members: int, engine_fields: Mapping[str, Any], notes: Notes) -> None:
-        """Record in `origin` the paths from which the parts of this engine were converted."""
+        """Record the source paths of the parts of this engine in `origin`."""
         workers = f"{self.source_path}.workers"
         origin = notes.origin
         origin[self.canonical] = workers
@@ -301,7 +302,7 @@ class Role:
 
 
 def _quantity(value: Any) -> Any:
-    """Return a Kubernetes quantity, which is a string; the older field also accepted integers."""
+    """Return a Kubernetes quantity as a string. The older field also accepted integers."""
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
@@ -310,7 +311,8 @@ def _gpu_request(gpus: int | None, expression: Any) -> dict[str, Any]:
 
 
 def _selects_devices(expression: str) -> bool:
-    """Return True for an expression over `device`, False for one over the maps `attributes[...]`, `capacity[...]`."""
+    """Return True for an expression on `device`, False for an expression on the maps `attributes[...]`,
+    `capacity[...]`."""
     code = re.sub(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""", "''", expression)
     names = set(re.findall(r"(?<![\w.])(?<!\.\s)[A-Za-z_]\w*", code))
     return "device" in names and not names & {"attributes", "capacity", "version"}

@@ -1,8 +1,8 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""One kind of device on a node, as an InferenceClass describes it and a pool publishes it."""
+"""One kind of device on a node, as an entry of an InferenceClass or of a published pool."""
 
-# To isinstance a bool is an int. pylint: disable=unidiomatic-typecheck
+# A bool is an int for isinstance. pylint: disable=unidiomatic-typecheck
 
 from __future__ import annotations
 
@@ -21,16 +21,17 @@ _KINDS = ("string", "bool", "int", "version")
 
 
 class _InvalidDeviceError(ValueError):
-    """Kubernetes would not take the device; only the reason leaves this file."""
+    """Invalid value of a device. This error does not leave the module."""
 
 
 @dataclass(frozen=True, eq=False)
 class Device:
-    """A kind of device; `attributes` and `capacity` are keyed `domain/id`.
+    """Kind of device.
 
+    attributes, capacity: values by `domain/id`.
     count: number of devices on a node.
-    invalid: why Kubernetes would not accept the device, otherwise empty. No selector matches an invalid device. The
-        valid fields of the device are still displayed.
+    invalid: reason why Kubernetes would not accept the device, otherwise empty. No selector matches an invalid device.
+        The valid fields of the device are still displayed.
     architecture: processor architecture of the node, a value of kubernetes.io/arch. Empty if unknown.
     """
 
@@ -52,9 +53,9 @@ class Device:
     def from_wire(wire: Mapping[str, Any]) -> Device:
         """Read an entry of `InferenceClass.spec.devices[]` or `InferenceCluster.status.gpuPools[].devices[]`.
 
-        A bare attribute or capacity key takes the driver as its domain. Missing `claim` is DRA, missing or negative
-        `count` is 0. A value Kubernetes would not take (bad version, bad quantity, not exactly one value) makes the
-        device `invalid`, it is no error. The key `architecture` is added by the scheduler.
+        The domain of an attribute or capacity key without a domain is the driver. A missing `claim` is DRA, and a
+        missing or negative `count` is 0. A value that Kubernetes would not accept (invalid version, invalid quantity,
+        not exactly one value) makes the device `invalid`, without an error. The scheduler adds the key `architecture`.
         """
         driver = str(wire.get("driver") or "")
         reasons: list[str] = []
@@ -75,7 +76,8 @@ class Device:
 
     @cached_property
     def _identity(self) -> tuple[object, ...]:
-        # Types and texts, not values alone: True is 1 in Python, and 1Gi is 1024Mi, but selectors distinguish them.
+        # Types and texts, not only values: True equals 1 in Python, and 1Gi equals 1024Mi, but selectors distinguish
+        # them.
         return (
             self.name,
             self.driver,
@@ -100,7 +102,7 @@ class Device:
 
 
 def split_name(qualified: str, driver: str) -> tuple[str, str]:
-    """Domain and id of an attribute or capacity name; a bare name has the driver as its domain (KEP-4381)."""
+    """Return the domain and id of an attribute or capacity name. The driver is the default domain (KEP-4381)."""
     domain, slash, identifier = qualified.partition("/")
     return (domain, identifier) if slash else (driver, qualified)
 

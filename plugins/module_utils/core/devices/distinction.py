@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Selectors that separate one kind of device of a node from others."""
+"""Selectors that separate one kind of device of a node from other kinds."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _ESCAPES = {'"': '\\"', "\\": "\\\\"}
 def distinguish(kind: Device, other_kinds: Sequence[Device]) -> str | None:
     """Return a selector that matches `kind` and none of `other_kinds`. None if no published value separates them.
 
-    What a driver publishes equals the attributes of a class, and may have more attributes and larger capacities. So a
-    value that differs is preferred to one that is absent, and a capacity is compared with the larger one as the bound.
+    A driver publishes the attributes of a class, and might publish more attributes and larger capacities. Therefore,
+    different values are preferred to missing values, and the larger capacity is the bound of a comparison.
     """
     for other_kind in other_kinds:
         for text in _candidates(kind, other_kind):
@@ -38,20 +38,20 @@ def distinguish(kind: Device, other_kinds: Sequence[Device]) -> str | None:
 
 
 def distinguishes(text: str, kind: Device, other_kinds: Sequence[Device]) -> bool:
-    """Return whether a selector matches `kind` and none of `other_kinds`."""
+    """Return True if a selector matches `kind` and none of `other_kinds`."""
     try:
         selector = compile_selector(text)
     except SelectorError:
         return False
     verdicts = [selector.evaluate(device) for device in (kind, *other_kinds)]
-    # Kubernetes allocates nothing from a node where a selector fails on a device.
+    # Kubernetes allocates no device of a node if a selector fails on one of its devices.
     if any(verdict.error for verdict in verdicts):
         return False
     return verdicts[0].match and not any(verdict.match for verdict in verdicts[1:])
 
 
 def _candidates(kind: Device, other_kind: Device) -> Iterator[str]:
-    """Return selectors that may separate a kind from another one, the most reliable first."""
+    """Yield selectors that might separate a kind from another kind, the most reliable first."""
     if kind.driver != other_kind.driver:
         yield f"device.driver == {_literal(kind.driver)}"
     common = sorted(set(kind.attributes) & set(other_kind.attributes))

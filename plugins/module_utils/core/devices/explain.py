@@ -1,8 +1,8 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Reasons why a selector does not match a device, in one line with the values that decided."""
+"""Reasons why a selector does not match a device, in one line with the decisive values."""
 
-# To isinstance a bool is an int. pylint: disable=unidiomatic-typecheck
+# A bool is an int for isinstance. pylint: disable=unidiomatic-typecheck
 
 from __future__ import annotations
 
@@ -30,15 +30,16 @@ _RELATIONS = {"_==_", "_!=_", "_<_", "_<=_", "_>_", "_>=_"}
 
 
 def _ignore_cost(_cost: int) -> None:
-    """Ignore a cost."""
+    """Ignore a cost, as a `spend` function."""
 
 
 def explain(selector: Selector, device: Device, spend: Callable[[int], None] = _ignore_cost) -> str | None:
-    """Return why `selector` does not match `device`; None when it does.
+    """Return the reason why `selector` does not match `device`, None if it does.
 
-    Of a chain of && the first part is explained that is false or fails. Common shapes are shown with both values
-    (`capacity memory 23034Mi < 40Gi in ...`), anything else with the values it reads. `spend` gets the cost of each
-    part that is evaluated for that, and may raise.
+    For a chain of && the reason is the first part that is false or fails. Reasons of common expressions have both
+    values (`capacity memory 23034Mi < 40Gi in ...`), other reasons have all values that the part reads.
+
+    spend: function that receives the cost of each evaluated part, and can raise an error.
     """
     verdict = selector.evaluate(device)
     spend(verdict.cost)
@@ -50,7 +51,7 @@ def explain(selector: Selector, device: Device, spend: Callable[[int], None] = _
 
 
 def required_values(selector: Selector) -> set[tuple[str, str, str]]:
-    """Return the values without which a device never matches: `attributes` or `capacity`, domain, and name.
+    """Return the required values of a match: `attributes` or `capacity`, domain, and name.
 
     Optional conditions, such as alternatives and conditions with a default, are skipped."""
     return {
@@ -63,7 +64,7 @@ def required_values(selector: Selector) -> set[tuple[str, str, str]]:
 
 
 def _is_conditional(node: Node) -> bool:
-    """Return whether an expression with this node can be true although a value is absent."""
+    """Return True if an expression with this node can be true without a value."""
     if isinstance(node, Select):
         return node.optional or node.test
     if isinstance(node, Call):
@@ -72,8 +73,8 @@ def _is_conditional(node: Node) -> bool:
 
 
 def value_access(node: Node) -> tuple[str, str, str] | None:
-    """Return attributes or capacity, domain and name of an access such as `device.attributes["d"].name`; None for other
-    nodes."""
+    """Return attributes or capacity, domain, and name of an access such as `device.attributes["d"].name`. None for
+    other nodes."""
     outer, name = _key(node)
     inner, domain = _key(outer) if outer is not None else (None, None)
     root = qualified_name(inner) if inner is not None else None
@@ -116,7 +117,7 @@ class _Explanation:
         start = conjunct.start
         subject = self._operands(conjunct)[0] if isinstance(conjunct, Call) else None
         if subject is not None and value_access(subject) and self._source.startswith(".", subject.end):
-            # The reason names what is compared; of the expression, the method and what it compares with remain.
+            # The reason already contains the left operand. The excerpt shows the method and the right operand.
             start = subject.end + 1
         source = " ".join(self._source[start : conjunct.end].split())
         source = f"…{source}" if start > conjunct.start else source
@@ -124,7 +125,7 @@ class _Explanation:
         return f"{_shortened(reason, _LONGEST - _SHORTEST_SOURCE)} in `{_shortened(source, room)}`"
 
     def _value(self, node: Node) -> Any:
-        """The value of a part that reads no variables; MISSING where it has none."""
+        """Return the value of a part without variables, MISSING if it has no value."""
         state = None
         try:
             program = compile_checked(check(node, any_result=True))
@@ -161,7 +162,7 @@ class _Explanation:
 
     @staticmethod
     def _tested(conjunct: Node, node: Node) -> bool:
-        """Return whether an expression copes with the value being absent: then its absence alone explains nothing."""
+        """Return True if an expression handles a missing value. The missing value then does not explain the result."""
         return isinstance(node, Select) and (node.optional or node.test) and conjunct is not node
 
     def _comparison(self, conjunct: Node) -> str | None:
@@ -228,7 +229,7 @@ def _conjuncts(node: Node) -> list[Node]:
 
 
 def _key(node: Node) -> tuple[Node | None, str | None]:
-    """The container and the constant key of a selection or an index."""
+    """Return the container and the constant key of a selection or an index."""
     if isinstance(node, Select):
         return node.operand, node.field
     if isinstance(node, Call) and node.function in ("_[_]", "_[?_]"):
@@ -274,7 +275,7 @@ def walk(node: Node) -> list[Node]:
 
 
 def _sign(left: Any, right: Any) -> str | None:
-    """Return how two values truly relate; None where they cannot be ordered."""
+    """Return the actual relation of two values, None if they have no order."""
     if (isinstance(left, Quantity) and isinstance(right, Quantity)) or (
         isinstance(left, Semver) and isinstance(right, Semver)
     ):

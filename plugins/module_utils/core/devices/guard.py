@@ -2,10 +2,10 @@
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """Selectors that do not fail on devices without an attribute or a capacity.
 
-kube-scheduler evaluates the selectors of a request on the devices of a node one after the other, until it has found
-enough. A selector that fails on one of them ends the scheduling of the pod (k8s.io/dynamic-resource-allocation/
-structured, `selectorsMatch`), so that the order of devices decides whether the pod is ever bound. A domain that a
-device does not have is empty and does not fail (`newStringInterfaceMapWithDefault` in cel/compile.go).
+kube-scheduler evaluates the selectors of a request on the devices of a node in order, until it has enough devices. If
+a selector fails on one of them, the scheduling of the pod ends (k8s.io/dynamic-resource-allocation/structured,
+`selectorsMatch`). Therefore, the order of devices would decide if the pod is ever bound. A domain that a device does
+not have is empty and does not fail (`newStringInterfaceMapWithDefault` in cel/compile.go).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from .selector import SelectorError, compile_selector
 _Test = tuple[str, str]
 """The expressions of a domain and of a name in it."""
 _Tests = frozenset[_Test]
-"""Tests that are true where an expression is evaluated."""
+"""Tests that are true before an expression is evaluated."""
 _Writer = Callable[[_Tests], tuple[str, _Tests]]
 """Function that returns an expression for known tests, and the tests that are true after it."""
 _NOTHING: _Tests = frozenset()
@@ -44,10 +44,10 @@ _OPPOSITE = {"exists": "all", "all": "exists"}
 
 
 def guarded(expression: str) -> str:
-    """Return a selector that matches the devices that `expression` matches, and that is false for a device without an
+    """Return a selector that matches the same devices as `expression`, and that is false for a device without an
     attribute or a capacity that `expression` requires.
 
-    Return `expression` if it tests for all values that it reads, and if Kubernetes would not accept the result, for
+    Return `expression` unchanged if it already tests for all values, or if Kubernetes would not accept the result, for
     example because it is too long. Raise SelectorError if `expression` is not a selector.
     """
     source, tree = _lifted(expression, compile_selector(expression).tree)
@@ -63,10 +63,10 @@ def guarded(expression: str) -> str:
 
 
 def _lifted(source: str, tree: Node) -> tuple[str, Node]:
-    """Return the source and tree of an expression in which comparisons contain no conditions.
+    """Return the source and tree of an equivalent expression without conditions in comparisons.
 
-    `(a ? b : c) == d` becomes `(a ? b == d : c == d)`: a condition decides which values the comparison reads, so each
-    result needs its own tests. Return the last version that Kubernetes accepts.
+    `(a ? b : c) == d` becomes `(a ? b == d : c == d)`. The values that a comparison reads depend on the condition, so
+    each result needs separate tests. Return the last version that Kubernetes accepts.
     """
     while (pair := next(_conditions(tree), None)) is not None:
         comparison, condition = pair
@@ -101,7 +101,7 @@ def _conditions(node: Node) -> Iterator[tuple[Node, Node]]:
 
 
 def _strict_conditions(node: Node) -> Iterator[Node]:
-    """Yield the outermost conditions that a part evaluates in any case."""
+    """Yield the outermost conditions that a part always evaluates."""
     if isinstance(node, Call | Select | ListLiteral | MapLiteral):
         for child in children(node):
             if _is_conditional(child) or isinstance(child, Logic):
@@ -131,17 +131,17 @@ def _any(writers: Sequence[_Writer], tests: _Tests) -> str:
 
 
 class _Guard:
-    """The parts of an expression as expressions that do not fail for lack of a value.
+    """Writer of expressions that do not fail on missing values.
 
-    CEL's && and || ignore that one side fails if the other side decides. Therefore, tests are added to each comparison,
-    and not to the expression as a whole.
+    CEL's && and || ignore a failure of one operand if the other operand decides. Therefore, tests are added to each
+    comparison, and not to the whole expression.
     """
 
     def __init__(self, source: str, checked: Checked) -> None:
         self.added = False
         self._source = source
         self._types = checked.types
-        # The tests for the values that variables of cel.bind() read.
+        # Tests for the values that variables of cel.bind() read.
         self._bound: dict[str, list[_Test]] = {}
 
     def true(self, node: Node) -> str:
@@ -199,9 +199,9 @@ class _Guard:
         self._bound = previous_bindings
 
     def _tests(self, node: Node) -> Iterator[_Test]:
-        """Yield the tests for the values that a part reads in any case, in the order in which they can be evaluated.
+        """Yield the tests for the values that a part always reads, in the order of evaluation.
 
-        What else the part reads depends on other values."""
+        Further values of the part depend on other values."""
         if isinstance(node, Ident):
             yield from self._bound.get(node.name, ())
         elif isinstance(node, Bind):
@@ -209,7 +209,7 @@ class _Guard:
         elif isinstance(node, Comprehension | OptMap):
             yield from self._tests(node.target)
             if isinstance(node, Comprehension) and isinstance(node.target, ListLiteral) and node.target.elements:
-                # The first step of the loop is evaluated in any case.
+                # The first iteration of the loop is always evaluated.
                 step = node.predicate if node.predicate is not None else node.body
                 yield from self._tests_within(step, {name: [] for name in node.variables})
         elif isinstance(node, Call) and _is_conditional(node):
@@ -232,12 +232,12 @@ class _Guard:
 
     @staticmethod
     def _required(node: Node) -> Node:
-        """Return the optional access whose value `value()` reads, otherwise the node."""
+        """Return the optional access of a `value()` call, otherwise the node."""
         is_value = isinstance(node, Call) and node.function == "value" and node.target is not None
         return node.target if is_value and isinstance(node, Call) and isinstance(node.target, Select) else node
 
     def _access(self, node: Node) -> _Test | None:
-        """Return the test for the value that a part reads or tests for; None for other parts."""
+        """Return the test for the value that a part reads or tests for, None for other parts."""
         domain: Node
         if isinstance(node, Select):
             domain, name = node.operand, _quoted(node.field)
@@ -254,14 +254,14 @@ class _Guard:
         return self._text(domain), name
 
     def _proven(self, node: Node) -> Iterator[_Test]:
-        """Yield the test that a part is."""
+        """Yield the test that a part consists of."""
         test = self._access(node)
         if test and self._copes(node) and not (isinstance(node, Select) and node.optional):
             yield test
 
     @staticmethod
     def _copes(node: Node) -> bool:
-        """Return whether an access does not fail if there is no value."""
+        """Return True if an access does not fail without a value."""
         if isinstance(node, Select):
             return node.test or node.optional
         return isinstance(node, Call) and node.function == "@in"

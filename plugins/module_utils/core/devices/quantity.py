@@ -1,11 +1,11 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Kubernetes quantities (`40Gi`, `1.5k`, `12e3`): exact, and with the grammar of `resource.ParseQuantity`.
+"""Kubernetes quantities (`40Gi`, `1.5k`, `12e3`): exact values, with the grammar of `resource.ParseQuantity`.
 
-The grammar is the one of k8s.io/apimachinery/pkg/api/resource: a sign, digits with an optional fraction, and one of the
-suffixes n u m k M G T P E, Ki Mi Gi Ti Pi Ei or e<exponent>. Leniencies are Kubernetes' own: a bare suffix is zero
-(`Mi`), `1.` and `.5` are numbers. Nothing finer than a nano unit is kept, it is rounded away from zero, and a binary
-quantity stops at 2^63-1.
+The grammar is the grammar of k8s.io/apimachinery/pkg/api/resource: a sign, digits with an optional fraction, and one of
+the suffixes n u m k M G T P E, Ki Mi Gi Ti Pi Ei or e<exponent>. As in Kubernetes, a suffix without digits is zero
+(`Mi`), and `1.` and `.5` are numbers. Values are rounded away from zero to nano units, and the maximum of a binary
+quantity is 2^63-1.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from ..text import meant_quantity
 
 MAX_INT64 = 2**63 - 1
 MIN_INT64 = -(2**63)
-# A 64-bit number has at most 18 digits that are certain to fit.
+# All numbers of up to 18 digits fit in 64 bits.
 _SAFE_DIGITS = 18
 _NANO_DIGITS = 9
-# Kubernetes takes exponents of any size and fails, or works for very long, when it computes with them.
+# Kubernetes accepts exponents of any size, but computations with them fail or take very long.
 _MAX_EXPONENT = 999
 
 _GRAMMAR = re.compile(r"([+-]?)([0-9]*)(?:(\.)([0-9]*))?([eEinumkKMGTP]*[+-]?[0-9]*)", re.ASCII)
@@ -34,22 +34,22 @@ _EXPONENT = re.compile(r"[eE]([+-]?[0-9]+)", re.ASCII)
 
 
 class QuantityError(ValueError):
-    """The text is no quantity; the message says what is expected."""
+    """Invalid quantity. The message contains the expected format."""
 
 
 @total_ordering
 @dataclass(frozen=True, eq=False)
 class Quantity:
-    """An exact quantity; equal and ordered by value (`1Gi == 1024Mi`), printed as it was written.
+    """Exact quantity. It is equal and ordered by value (`1Gi == 1024Mi`), and printed in its original form.
 
-    `scale` is the power of ten of Kubernetes' 64-bit form, None where Kubernetes keeps the number as a decimal of any
-    size. It has no part in comparisons; only `as_integer` needs it.
+    scale: power of ten of Kubernetes' 64-bit form, None if Kubernetes keeps the number as a decimal of any size. Only
+        `as_integer` uses it, comparisons do not.
     """
 
     text: str
     value: Fraction
     scale: int | None = field(default=0, repr=False)
-    # The value in nano units, which is always whole: integers compare much faster than fractions.
+    # The value in nano units, always an integer. Comparisons of integers are much faster than of fractions.
     _nanos: int = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -57,13 +57,13 @@ class Quantity:
 
     @staticmethod
     def parse(text: str) -> Quantity:
-        """Read a quantity; `QuantityError` says why a text is none."""
+        """Parse a quantity. Raise QuantityError with the reason for an invalid text."""
         return _parse(text)
 
     def as_integer(self) -> int | None:
-        """The value where Kubernetes gives one as a 64-bit integer (`AsInt64`), else None.
+        """Return the value if Kubernetes has it as a 64-bit integer (`AsInt64`), otherwise None.
 
-        None also for whole numbers that Kubernetes keeps as decimals, such as `192Ti` or `0.5Gi`.
+        Also None for whole numbers that Kubernetes keeps as decimals, such as `192Ti` or `0.5Gi`.
         """
         if self.scale is None or self.scale < 0 or not MIN_INT64 <= self.value <= MAX_INT64:
             return None
@@ -113,8 +113,8 @@ def _sum_scale(left: Fraction, left_scale: int, right: Fraction, right_scale: in
 
 @lru_cache(maxsize=1024)
 def canonical_text(text: str, digits: int = _NANO_DIGITS) -> str:
-    """Return a quantity as the API server writes it: `12288Mi` as `12Gi`, `0.5` as `500m`, `1000m` as `1`. Return other
-    texts unchanged.
+    """Return a quantity in the form of the API server: `12288Mi` as `12Gi`, `0.5` as `500m`, `1000m` as `1`. Return
+    other texts unchanged.
 
     The result has the format of the text: powers of two, powers of ten, or an exponent. However, a quantity below 1024
     or with a fraction has a decimal suffix, because a binary suffix would round the quantity.
@@ -143,7 +143,7 @@ def canonical_text(text: str, digits: int = _NANO_DIGITS) -> str:
 
 
 def _is_unchanged(integer: str, decimals: str, digits: int, *, binary: bool, exponent: int) -> bool:
-    """Return whether Kubernetes considers a text canonical, by a quick test of its digits."""
+    """Return True if a quick test of the digits shows that Kubernetes considers a text canonical."""
     number = integer + decimals
     if binary:
         return not decimals and _binary_precision(integer, exponent) >= 0 and bool(int(integer) & 7)
@@ -165,7 +165,7 @@ def _without_factors(number: int, power: int, factor: int, step: int) -> tuple[i
 
 
 def _binary_precision(digits: str, exponent: int) -> int:
-    """Return Kubernetes' estimate of the free digits of a binary quantity; it decides which have an integer form."""
+    """Return Kubernetes' estimate of the free digits of a binary quantity. It determines if an integer form exists."""
     return 15 - len(digits) - int(exponent * 3 / 10) - 1
 
 
@@ -183,7 +183,7 @@ def _parse(text: str) -> Quantity:
         suggestion = meant_quantity(text) or "a number and a suffix such as Mi, Gi, k or M"
         raise QuantityError(f"{text!r} is no quantity: write {suggestion}")
     sign, digits, point, decimals, suffix = match.groups()
-    # Kubernetes reads zeros alone, with or without a sign, without reading further.
+    # Kubernetes accepts zeros without other characters, with or without a sign, before it checks the grammar.
     if not digits.strip("0") and not point and not suffix:
         return Quantity(text, Fraction(0))
     binary, exponent = _interpret(text, suffix)
@@ -193,7 +193,7 @@ def _parse(text: str) -> Quantity:
 
 
 def _interpret(text: str, suffix: str) -> tuple[bool, int]:
-    """Return whether a suffix counts in powers of two, and its exponent."""
+    """Return True if a suffix is a power of two, and its exponent."""
     if suffix in _BINARY:
         return True, _BINARY[suffix]
     if suffix in _DECIMAL:
@@ -211,7 +211,7 @@ def _interpret(text: str, suffix: str) -> tuple[bool, int]:
 
 
 def _magnitude(text: str, digits: str, decimals: str, *, binary: bool, exponent: int) -> tuple[Fraction, int | None]:
-    """The value without its sign, and its scale; mirrors the fast and the slow path of `resource.ParseQuantity`."""
+    """Return the absolute value and its scale, like the fast and the slow path of `resource.ParseQuantity`."""
     scale = 0
     if binary:
         precision = _binary_precision(digits, exponent) if not decimals else -1

@@ -1,10 +1,10 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Regular expressions that run in linear time: the program of a pattern and its simulation.
+"""Regular expressions with linear run time: the program of a pattern and its simulation.
 
-All states are followed at once (Thompson's and Pike's construction, https://swtch.com/~rsc/regexp/regexp2.html), and
-which states follow which is remembered, so a usual search costs a lookup a character. What patterns mean, and what is
-left out: regex_syntax.py.
+All states are followed at once (constructions of Thompson and Pike, https://swtch.com/~rsc/regexp/regexp2.html), and
+transitions are cached, so a usual search requires one lookup for each character. regex_syntax.py documents the
+supported patterns.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from .regex_syntax import (
 
 __all__ = ["Regex", "RegexError", "compile_regex"]
 
-# Remembered steps are dropped beyond this many, so that no text can make a pattern's memory grow without end.
+# Limit on cached transitions, so that no text can increase the memory of a pattern without limit.
 _MAX_CACHE = 4096
 _WORD_CHARS = frozenset("0123456789_abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 
-# A step of a program: a set of characters goes on to the next step, an int is an assertion, a tuple lists the steps to
-# go on from (the preferred one first), None is the end.
+# Step of a program: a set of characters continues with the next step, an int is an assertion, a tuple lists the next
+# steps (the preferred step first), and None is the end.
 _Step = Chars | int | tuple[int, ...] | None  # pylint: disable=unsupported-binary-operation
 _States = tuple[int, ...]
 
@@ -48,7 +48,8 @@ def _nothing(_work: int) -> None:
 
 
 class Regex:
-    """A compiled pattern. Methods take `spend`, which gets how many states were visited and may raise to stop."""
+    """Compiled pattern. The argument `spend` of its methods receives the number of visited states and can raise an
+    error."""
 
     def __init__(self, pattern: str) -> None:
         self.pattern = pattern
@@ -115,7 +116,7 @@ class Regex:
     # Simulation
 
     def _holds(self, text: str, pos: int) -> int:
-        """Return the assertions that hold at a position."""
+        """Return the assertions that are true at a position."""
         if not self._asserts:
             return 0
         previous_char, next_char = text[pos - 1 : pos] if pos else "", text[pos : pos + 1]
@@ -130,7 +131,8 @@ class Regex:
         return assertions | (WORD_EDGE if edge else NO_WORD_EDGE)
 
     def _closure(self, states: _States, holds: int) -> tuple[_States, bool]:
-        """The steps that wait for a character, in order of preference, up to the first end; whether there is an end."""
+        """Return the steps that wait for a character, in order of preference, up to the first end. Then True for an
+        end."""
         waiting: list[int] = []
         seen: set[int] = set()
         stack = list(reversed(states))
@@ -176,7 +178,7 @@ class Regex:
         return states
 
     def search(self, text: str, spend: Callable[[int], None] = _nothing) -> bool:
-        """Return whether the pattern matches anywhere in the text."""
+        """Return True if the pattern matches any part of the text."""
         states: _States = (0,)
         for pos, char in enumerate(text):
             waiting, done = self._follow(states, self._holds(text, pos), spend)
@@ -186,7 +188,7 @@ class Regex:
         return self._follow(states, self._holds(text, len(text)), spend)[1]
 
     def find(self, text: str, start: int = 0, spend: Callable[[int], None] = _nothing) -> tuple[int, int] | None:
-        """Return the leftmost match from `start` on, the preferred match of all matches that begin there."""
+        """Return the leftmost match from `start` on. It is the preferred match of all matches with this beginning."""
         threads: list[tuple[_States, int]] = []
         span: tuple[int, int] | None = None
         for pos in range(start, len(text) + 1):
@@ -204,9 +206,10 @@ class Regex:
     def _advance(
         self, threads: list[tuple[_States, int]], holds: int, char: str, spend: Callable[[int], None]
     ) -> tuple[list[tuple[_States, int]], int | None]:
-        """One character on: the threads that live, and where the one began that ended; threads after it are dropped.
+        """Return the threads after one more character, and the beginning of the thread that ended. Later threads are
+        dropped.
 
-        A state that an earlier thread is in is not followed again: the earlier one is preferred.
+        If an earlier thread has a state, later threads do not follow it, because the earlier thread is preferred.
         """
         alive: list[tuple[_States, int]] = []
         seen: set[int] = set()
@@ -223,7 +226,7 @@ class Regex:
         return alive, None
 
     def find_all(self, text: str, limit: int = -1, spend: Callable[[int], None] = _nothing) -> list[str]:
-        """Return all matches from left to right that do not overlap, at most `limit`, like Go's `FindAllString`."""
+        """Return all matches from left to right without overlaps, at most `limit`, like Go's `FindAllString`."""
         matches: list[str] = []
         pos, previous_end = 0, -1
         while pos <= len(text) and (limit < 0 or len(matches) < limit):
@@ -240,5 +243,6 @@ class Regex:
 
 @lru_cache(maxsize=256)
 def compile_regex(pattern: str) -> Regex:
-    """A compiled pattern, kept for the next time; `RegexError` says why one is none."""
+    """Return a compiled pattern from the cache or a new one. Raise RegexError with the reason for an invalid
+    pattern."""
     return Regex(pattern)

@@ -1,12 +1,13 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Regular expressions with RE2's syntax, as Go's `regexp/syntax` reads it for `matches`, `find` and `findAll`.
+"""Regular expressions with RE2's syntax, as in Go's `regexp/syntax` for `matches`, `find`, and `findAll`.
 
-Python's `re` is not used: it takes other patterns, and some of them take exponential time. Here a pattern becomes a
-small program whose states are followed all at once (regex.py), so work is at most text times program.
+Python's `re` is not suitable, because it has a different syntax and takes exponential time for some patterns. This
+module converts a pattern to a small program, and regex.py follows all of its states at once. The work is at most the
+length of the text times the length of the program.
 
-Left out, and refused with a message: scripts such as `\\p{Greek}` (general categories such as `\\p{Lu}` work), more
-than 200 nested groups, and programs beyond 20,000 steps. See https://github.com/google/re2/wiki/Syntax.
+Unsupported and rejected with a message: scripts such as `\\p{Greek}` (general categories such as `\\p{Lu}` work), more
+than 200 nested groups, and programs with more than 20,000 steps. See https://github.com/google/re2/wiki/Syntax.
 """
 
 from __future__ import annotations
@@ -24,12 +25,17 @@ Range = tuple[int, int]
 
 
 class RegexError(ValueError):
-    """The pattern is none that RE2 takes, or one of the few that are left out here."""
+    """Pattern that RE2 does not accept, or that this module does not support."""
 
 
 @dataclass(frozen=True)
 class Chars:
-    """A set of characters: ranges, Unicode categories (with whether each is negated), all of it negated or not."""
+    """Set of characters.
+
+    ranges: ranges of code points.
+    categories: Unicode categories, each with True if it is negated.
+    negated: the set contains all other characters.
+    """
 
     ranges: tuple[Range, ...] = ()
     categories: tuple[tuple[str, bool], ...] = ()
@@ -49,7 +55,7 @@ class Chars:
     def _has(self, char: str) -> bool:
         code = ord(char)
         index = bisect_right(self._starts, code) - 1
-        # Ranges may overlap, so an earlier and longer one can hold the character.
+        # Ranges can overlap, so an earlier and longer range can contain the character.
         while index >= 0:
             if self.ranges[index][1] >= code:
                 return True
@@ -64,15 +70,15 @@ def _folds(char: str) -> set[str]:
     return {folded for folded in chars if len(folded) == 1}
 
 
-# The two letters of ASCII that have a third form.
+# The two ASCII letters with a third case variant.
 _MORE_FOLDS = {"k": frozenset("\u212a"), "s": frozenset("\u017f"), "\u017f": frozenset("sS"), "\u212a": frozenset("kK")}
 
-# Assertions, as bits of what holds at a place in the text.
+# Assertions about a position in the text, as bits.
 BEGIN_TEXT, END_TEXT, BEGIN_LINE, END_LINE, WORD_EDGE, NO_WORD_EDGE = (1 << bit for bit in range(6))
 
 
 class Syntax:
-    """A node of a parsed pattern."""
+    """Node of a parsed pattern."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +108,7 @@ class Choice(Syntax):
 
 @dataclass(frozen=True)
 class Repeat(Syntax):
-    """Repetition of `node`, `minimum` to `maximum` times (None: without end), as few as possible if `lazy`."""
+    """Repetition of `node`, `minimum` to `maximum` times (None: unlimited), as few as possible if `lazy`."""
 
     node: Syntax
     minimum: int
@@ -145,7 +151,7 @@ class _Flags:
 
 
 def parse(pattern: str) -> Syntax:
-    """The tree of a pattern; `RegexError` says what RE2 does not take."""
+    """Return the tree of a pattern. Raise RegexError with the reason for a pattern that RE2 does not accept."""
     return _Parser(pattern).parse()
 
 
@@ -270,7 +276,8 @@ class _Parser:
         return self._char(self._code_escape())
 
     def _class_escape(self) -> tuple[tuple[Range, ...], tuple[tuple[str, bool], ...]]:
-        """The characters of \\d, \\W, \\p{Lu} and the like after their backslash; nothing, and nothing taken, else."""
+        """Return the characters of \\d, \\W, \\p{Lu}, and similar escapes after their backslash. Empty for other
+        escapes."""
         sign = self._text[self._pos]
         if sign.lower() in _PERL:
             self._pos += 1
@@ -357,7 +364,8 @@ class _Parser:
         self._pos = end + 1
 
     def _group_flags(self) -> bool:
-        """Read `(?flags` up to `:` or `)`; True for the latter, where the flags hold for what follows."""
+        """Read `(?flags` up to `:` or `)`. Return True for `)`, because the flags then apply to the rest of the
+        group."""
         flags = _Flags(**vars(self._flags))
         names = {"i": "fold", "m": "lines", "s": "dot_all", "U": "lazy"}
         value, seen, minus = True, False, False
@@ -434,7 +442,7 @@ def _require_repeatable(node: Syntax) -> None:
 
 
 def _repeats(node: Syntax) -> int:
-    """The largest product of nested counts."""
+    """Return the largest product of nested counts."""
     if isinstance(node, Repeat):
         count = max(node.minimum, node.maximum or 0)
         return max(count, 1) * _repeats(node.node)

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Device selectors: CEL expressions over one device, compiled once and evaluated with Kubernetes' verdict."""
+"""Device selectors: CEL expressions for one device, compiled once and evaluated with the verdict of Kubernetes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _Result = TypeVar("_Result")
 
 
 class SelectorError(ValueError):
-    """An expression that is no device selector: what is wrong and where (line and column count from 1)."""
+    """Invalid device selector, with the error and its position (line and column count from 1)."""
 
     def __init__(self, expression: str, message: str, line: int, column: int) -> None:
         super().__init__(message)
@@ -51,7 +51,7 @@ class SelectorError(ValueError):
 
 @dataclass(frozen=True)
 class Verdict:
-    """Result of an evaluation: `error` says why it failed (then the device does not match), `cost` what it cost."""
+    """Result of an evaluation, with its cost. `error`: reason of a failure. The device then does not match."""
 
     match: bool
     error: str | None = None
@@ -60,14 +60,14 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Selector:
-    """A compiled selector; equal and hashed by its expression. Evaluating it changes nothing and is thread-safe."""
+    """Compiled selector, equal and hashed by its expression. Evaluations do not change it and are thread-safe."""
 
     expression: str
     tree: Node = field(compare=False, repr=False)
     program: Program = field(compare=False, repr=False)
 
     def evaluate(self, device: Device) -> Verdict:
-        """Kubernetes' verdict on one device; never raises."""
+        """Return the verdict of Kubernetes on one device. Raises no errors."""
         if device.invalid:
             return Verdict(False, f"the device is invalid: {device.invalid}")
         return run_program(self.program, cel_device(device))
@@ -78,7 +78,7 @@ def run_program(program: Program, device: CelMap) -> Verdict:
     try:
         return _run(program, device)
     except RecursionError:
-        # The caller was deep already: a new thread starts with an empty stack.
+        # The stack of the caller is already deep. A new thread starts with an empty stack.
         try:
             return _in_thread(lambda: _run(program, device))
         except RecursionError:
@@ -101,7 +101,8 @@ def _run(program: Program, device: CelMap) -> Verdict:
 
 @lru_cache(maxsize=1024)
 def compile_selector(expression: str) -> Selector:
-    """Compile a selector, or find it among those compiled before; `SelectorError` where Kubernetes would refuse it."""
+    """Return a compiled selector, new or from the cache. Raise SelectorError if Kubernetes would reject the
+    selector."""
     size = len(expression.encode("utf-8", "surrogatepass"))
     if size > MAX_EXPRESSION:
         raise SelectorError(expression, f"a selector has at most {MAX_EXPRESSION} bytes, this one has {size}", 1, 1)
@@ -142,15 +143,15 @@ def _located(expression: str, error: CelSyntaxError) -> SelectorError:
     return SelectorError(expression, error.message, line, error.pos - (prefix.rfind("\n") + 1) + 1)
 
 
-# Kubernetes takes 250 levels of nesting; each takes some frames here, so that many need a higher limit than Python's.
+# Kubernetes accepts 250 levels of nesting. Each level uses several frames, so they need a higher limit than Python's.
 _DEEP = 12_000
 _DEEP_LOCK = threading.Lock()
 
 
 def _in_thread(work: Callable[[], _Result]) -> _Result:
-    """Do what failed for lack of stack with an empty stack, and with a higher limit for as long as it takes.
+    """Repeat work that exceeded the stack, with an empty stack and with a higher recursion limit until it ends.
 
-    The limit is the whole interpreter's; it is raised by one thread at a time and never lowered below what it was.
+    The limit applies to the whole interpreter. Only one thread at a time raises it, and it restores the previous limit.
     """
     with _DEEP_LOCK:
         limit = sys.getrecursionlimit()
@@ -184,7 +185,7 @@ _CACHE = "_cel_device"
 
 
 def cel_device(device: Device) -> CelMap:
-    """The value of `device`, made once for every Device."""
+    """Return the value of `device`, created once for every Device."""
     cached = device.__dict__.get(_CACHE)
     if cached is None:
         cached = CelMap(
@@ -195,7 +196,7 @@ def cel_device(device: Device) -> CelMap:
                 "capacity": CelMap(_by_domain(device.capacity, device.driver), _EMPTY),
             }
         )
-        # A frozen dataclass still has its dictionary; two threads would store equal values.
+        # A frozen dataclass still has its dictionary. Two threads would store equal values.
         device.__dict__[_CACHE] = cached
     return cached
 

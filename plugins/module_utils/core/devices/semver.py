@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Semantic versions as Kubernetes reads them for DRA attributes: semver.org 2.0, with numbers of 64 bits."""
+"""Semantic versions of DRA attributes as in Kubernetes: semver.org 2.0, with numbers of 64 bits."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ _IDENTIFIER = re.compile(r"[0-9A-Za-z-]+", re.ASCII)
 
 
 class SemverError(ValueError):
-    """The text is no semantic version; the message says what is expected."""
+    """Invalid semantic version. The message contains the expected format."""
 
 
 @total_ordering
 @dataclass(frozen=True, eq=False)
 class Semver:
-    """A version; equal and ordered by precedence (semver.org, clause 11), so build metadata does not count."""
+    """Semantic version, equal and ordered by precedence (semver.org, clause 11), so build metadata does not count."""
 
     text: str
     major: int
     minor: int
     patch: int
-    # Every pre-release identifier as (is text, number, text): numbers go before texts.
+    # Every pre-release identifier as (is text, number, text). Numbers come before texts.
     prerelease: tuple[tuple[bool, int, str], ...] = field(default=())
 
     @staticmethod
     def parse(text: str, normalize: bool = False) -> Semver:
-        """Read a version; `normalize` also takes `v1`, `1.2` and leading zeros, as CEL's `semver(text, true)` does."""
+        """Parse a version. `normalize` also accepts `v1`, `1.2`, and leading zeros, like CEL's `semver(text, true)`."""
         return _parse(_normalized(text) if normalize else text)
 
     @property

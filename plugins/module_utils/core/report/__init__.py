@@ -1,8 +1,8 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The HTML report of a plan: one HTML file that needs no network and no server, and no script to be read.
+"""HTML report of a plan: one HTML file that requires no network, no server, and no script for reading.
 
-The templates, the style and the script are in `files/`. `page.html.j2` has the frame of the page. Each section is a
+The templates, the style, and the script are in `files/`. `page.html.j2` has the frame of the page. Each section is a
 template with the ID of the section as its name, for example `attention.html.j2`.
 """
 
@@ -19,7 +19,7 @@ _FEW = 12
 
 
 def html(report: Report) -> str:
-    """Return the report as HTML. Equal reports give equal bytes.
+    """Return the report as HTML. Equal reports result in equal bytes.
 
     The Content-Security-Policy allows only the style and the script of the page, by their hashes.
     """

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Use of budgets in the HTML report: budgets with the least rest are first."""
+"""Use of budgets in the HTML report. Budgets with the smallest remaining share come first."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import NamedTuple
 from ..api.caller_policy import BudgetStatus, BudgetUse
 from ..output.status import PolicyStatus
 
-# Used percent of a limit from which a budget is nearly spent.
+# Minimum used percent of a limit for the level "nearly spent".
 _NEARLY_SPENT_PERCENT = 80
 
 
-# Levels of a budget, or of the part of it that a client has. The worst is first.
+# Levels of a budget, or of the use of one client. The worst level is first.
 _SPENT, _NEARLY_SPENT, _AVAILABLE, _UNKNOWN = range(4)
 _WORDS = {_SPENT: "spent", _NEARLY_SPENT: "nearly spent", _UNKNOWN: "not known"}
 
 
 class BudgetRow(NamedTuple):
-    """Budget of a CallerPolicy. The order of rows is that of their fields.
+    """Budget of a CallerPolicy. The order of its fields is the sort order of rows.
 
-    used_share: negative, of the client that used most.
+    used_share: negative used share of the client with the highest use.
     policy: namespace and name.
     """
 
@@ -45,7 +45,7 @@ class BudgetRow(NamedTuple):
 
     @property
     def uses(self) -> list[tuple[BudgetUse, str]]:
-        """Return the uses, each with a word for its level; empty if there is enough left."""
+        """Return the uses with a word for their level. The word is empty if enough is available."""
         return [(use, _WORDS.get(_level(use.used, self.budget.limit), "")) for use in self.budget.use]
 
     @property
@@ -80,7 +80,7 @@ def level_counts(rows: Sequence[BudgetRow]) -> str:
 
 
 def unknown_uses(policies: Sequence[PolicyStatus]) -> dict[str, list[str]]:
-    """Return the policies whose use is unknown by message, because a gateway can be the reason for many policies."""
+    """Return the policies with unknown use by message, because one gateway can be the reason for many policies."""
     names: dict[str, list[str]] = {}
     for policy in policies:
         if policy.message:

@@ -26,7 +26,7 @@ _MAX_CELLS = 256
 
 @dataclass(frozen=True, order=True)
 class Grid:
-    """Empty nodes, which all pools of this size share."""
+    """Empty nodes. All pools of this size share them."""
 
     nodes: int
     devices_per_node: int
@@ -58,7 +58,7 @@ class Grid:
 
 @dataclass(frozen=True)
 class Shape:
-    """Devices of a replica. `path` is empty if it has none; `numbers` are the positions of its number."""
+    """Devices of a replica. `path` is empty without devices. `numbers`: positions of the number of the replica."""
 
     tenant: Tenant
     path: str
@@ -69,8 +69,8 @@ class Shape:
 class Drawing:
     """Drawing of a pool.
 
-    grid_id: ID of the empty nodes; empty for a bar.
-    caption: text below the drawing; may be empty.
+    grid_id: ID of the empty nodes, empty for a bar.
+    caption: text below the drawing, possibly empty.
     """
 
     width: int
@@ -86,13 +86,13 @@ class Drawing:
 
 
 def empty_grids(clusters: Iterable[ClusterView]) -> list[Grid]:
-    """Return the grids of the pools of these clusters, each once."""
+    """Return the unique grids of the pools of these clusters."""
     grids = {_grid(pool, main_devices(pool)) for cluster in clusters for pool in cluster.pools}
     return sorted(grid for grid in grids if grid)
 
 
 def pool_drawing(pool: PoolView, tenants: Sequence[Tenant], *, with_nodes: bool) -> Drawing | None:
-    """Return the drawing of a pool; None if it has no devices that pods can claim.
+    """Return the drawing of a pool, None if it has no devices that pods can claim.
 
     with_nodes: draw nodes unless the pool is large.
     """
@@ -104,7 +104,7 @@ def pool_drawing(pool: PoolView, tenants: Sequence[Tenant], *, with_nodes: bool)
 
 
 def _grid(pool: PoolView, devices: ClaimedDevices | None) -> Grid | None:
-    """Return the grid of a pool; None if it is empty or too large."""
+    """Return the grid of a pool, None if it is empty or too large."""
     if devices is None or not devices.total:
         return None
     grid = Grid(pool.status.nodes, devices.total // pool.status.nodes)
@@ -153,7 +153,7 @@ def _bar(devices: ClaimedDevices, tenants: Sequence[Tenant]) -> Drawing:
         start, end = _WIDTH * position // whole, _WIDTH * (position + claimed) // whole
         position += claimed
         if claimed:
-            # The smallest part of a large pool is visible.
+            # The smallest part of a large pool must be visible.
             path = f"M{min(start, _WIDTH - 2)} 9h{max(2, end - start - 1)}"
             shapes.append(Shape(tenant, path, [((start + end) // 2, 13)] if end - start > _CELL else []))
     return Drawing(_WIDTH, _BAR_HEIGHT, "", shapes)

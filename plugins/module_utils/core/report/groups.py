@@ -47,7 +47,7 @@ def object_counts(changes: Sequence[ObjectChanges]) -> str:
 
 
 def unrouted_clusters(report: Report, links: Links) -> list[ClusterView]:
-    """Return the clusters without endpoints of services, except those that only run a gateway."""
+    """Return the clusters without endpoints of services, except clusters that only run a gateway."""
     keys = {
         (service.status.namespace, endpoint.replica) for service in report.services for endpoint in service.endpoints
     }
@@ -58,6 +58,6 @@ def unrouted_clusters(report: Report, links: Links) -> list[ClusterView]:
 
 
 def ordered_services(services: Sequence[ServiceView], few: int) -> list[tuple[str, ServiceView]]:
-    """Return services with the IDs of their elements. If there are more than `few`, the worst are first."""
+    """Return services with the IDs of their elements. If there are more than `few`, the worst services are first."""
     rows = [(f"s{position}", service) for position, service in enumerate(services)]
     return rows if len(rows) <= few else sorted(rows, key=lambda row: words.health_rank(row[1].status.status))

@@ -1,8 +1,8 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Links between the elements of the HTML report, and the requests that services send to replicas.
+"""Links between the elements of the HTML report, and the requests from services to replicas.
 
-IDs of elements are positions (`c0`, `r0`, `s0`), because names that users chose must not be part of an ID.
+IDs of elements are positions (`c0`, `r0`, `s0`), because an ID must not contain names from users.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ K = TypeVar("K")
 COLORS = 10
 """Number of colors. If a fleet has more deployments, deployments share colors. Numbers and names distinguish them."""
 
-# In larger fleets, drawings of nodes would be most of the page. Each pool is one bar then.
+# In larger fleets, drawings of nodes would be most of the page. The report then draws each pool as one bar.
 _MAX_DRAWN_CLUSTERS = 100
 
 
 @dataclass(frozen=True)
 class Sender:
-    """A service that sends requests to a replica.
+    """Service that sends requests to a replica.
 
     service_id: ID of the element of the service.
     share: share of the requests of the service, as text.
@@ -41,7 +41,7 @@ class Sender:
 
 @dataclass(frozen=True)
 class Target:
-    """Replica to which an endpoint of a service leads. IDs are empty without an element.
+    """Replica behind an endpoint of a service. IDs are empty without an element.
 
     cluster_state: empty for a cluster that is not in the fleet.
     """
@@ -55,7 +55,7 @@ class Target:
 
 
 class Ids(dict[K, str]):
-    """IDs of elements; empty for names without an element."""
+    """IDs of elements. Empty for names without an element."""
 
     def __missing__(self, _name: K) -> str:
         return ""
@@ -74,7 +74,7 @@ class Links:
     senders: by namespace and name of the replica.
     refusals: by namespace and name of the deployment.
     colors: by namespace and name of the deployment.
-    is_drawn: whether pools are drawn as nodes.
+    is_drawn: True if the report draws pools as nodes.
     """
 
     cluster_ids: Ids[str]
@@ -89,23 +89,23 @@ class Links:
     is_drawn: bool
 
     def subject_id(self, subject: str, key: Key) -> str:
-        """Return the ID of the element of the subject of a finding; empty if it has none."""
+        """Return the ID of the element of the subject of a finding, empty without an element."""
         if subject == "service":
             return self.service_ids[key]
         return self.replica_ids[key] if subject == "replica" else ""
 
     def are_all_clusters(self, names: Collection[str]) -> bool:
-        """Return whether these names include all clusters of the fleet."""
+        """Return True if these names include all clusters of the fleet."""
         return len(names) >= len(self.cluster_ids) and set(names) >= set(self.cluster_ids)
 
     @property
     def has_distinct_colors(self) -> bool:
-        """Return whether there are deployments, and each has its own color."""
+        """Return True if there are deployments, and all of them have different colors."""
         return 0 < len(self.colors) <= COLORS
 
 
 def link_index(report: Report) -> Links:
-    """Return the links of a report. If replicas share a name in a namespace, links go to the first one."""
+    """Return the links of a report. If replicas share a name in a namespace, links point to the first replica."""
     replicas: dict[Key, ReplicaView] = {}
     replica_ids: Ids[Key] = Ids()
     for position, replica in enumerate(report.replicas):

@@ -1,9 +1,10 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Places where pods are drawn: a packing of a pool's pods on its nodes.
+"""Positions of pods in drawings: a packing of the pods of a pool on its nodes.
 
-It shows how much is taken, not what runs where: Kubernetes binds a pod to a node when the pod starts. The packing is
-first fit by size; where that leaves a pod without a node although the pool has the devices, the pod is drawn in pieces.
+The packing shows the used devices, not the actual nodes of pods, because Kubernetes binds a pod to a node when the pod
+starts. The packing is first fit by size. If no single node fits a pod although the pool has enough devices, the pod is
+drawn in several parts.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Pods:
-    """Like pods of one engine member: `count` pods, each with `devices` (by name) of its node, drawn as of `owner`."""
+    """Equal pods of one engine member: `count` pods with `devices` of a node (by name), drawn as pods of `owner`."""
 
     owner: int
     count: int
@@ -23,7 +24,7 @@ class Pods:
 
 @dataclass(frozen=True, order=True)
 class Run:
-    """Neighbouring devices of one node, from `start` on, that one owner takes."""
+    """Adjacent devices of one node that one owner uses, from `start` on."""
 
     node: int
     start: int
@@ -33,7 +34,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Packing:
-    """`runs` in the order of nodes; `nodes` is how many have a run, `missing` how many devices found no place."""
+    """Packing with `runs` in the order of nodes. `nodes`: nodes with a run. `missing`: devices without a position."""
 
     runs: tuple[Run, ...]
     nodes: int
@@ -41,10 +42,10 @@ class Packing:
 
 
 def pack(nodes: int, per_node: Mapping[str, int], drawn: str, groups: Sequence[Pods]) -> Packing:
-    """Pods on `nodes` nodes with `per_node` devices each. Devices called `drawn` are drawn, all others are heeded.
+    """Pack pods on `nodes` nodes with `per_node` devices each. Only devices with the name `drawn` are drawn.
 
-    Pods of a group go on different nodes as long as there are such nodes (the pods of one gang do). Devices that the
-    nodes do not have are left out of account.
+    Other devices only limit the nodes for a pod. Pods of a group use different nodes as long as possible, because the
+    pods of one gang do the same. Devices that the nodes do not have are ignored.
     """
     free = [dict(per_node) for __ in range(nodes)]
     runs: list[Run] = []
@@ -81,7 +82,7 @@ def _fitting(free: Sequence[Mapping[str, int]], needs: Mapping[str, int], first:
 
 
 def _in_pieces(free: Sequence[dict[str, int]], size: int, drawn: str, desired: Run, runs: list[Run]) -> int:
-    """Put a run wherever devices are free, and return how many of its devices found no place."""
+    """Add a run on all free devices in several parts, and return the number of its devices without a position."""
     left = desired.length
     for node, devices in enumerate(free):
         taken = min(left, devices[drawn])

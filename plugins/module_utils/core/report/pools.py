@@ -33,8 +33,8 @@ class Tenant:
 
     number: number of the replica in the drawing of the pool.
     pods: pods of each member of its engines.
-    id: ID of the element of the replica; empty if it has none.
-    replica: its row in the report; None if it has none.
+    id: ID of the element of the replica, empty without an element.
+    replica: its row in the report, None without a row.
     """
 
     number: int
@@ -57,7 +57,7 @@ class Tenant:
 
 
 def tenants(pool: PoolView, links: Links) -> list[Tenant]:
-    """Return the replicas in a pool, by namespace, deployment and name."""
+    """Return the replicas in a pool, by namespace, deployment, and name."""
     pods_by_replica: dict[tuple[str, str, str], list[PoolPods]] = {}
     for pods in pool.occupied:
         pods_by_replica.setdefault((pods.namespace, pods.deployment, pods.replica), []).append(pods)
@@ -84,7 +84,7 @@ def claimed_devices(pool: PoolView, device: DeviceView) -> ClaimedDevices:
 
 
 def main_devices(pool: PoolView) -> ClaimedDevices | None:
-    """Return the devices that represent the pool: those that most pods claim; None if pods can claim none."""
+    """Return the devices that most pods of the pool claim, to represent the pool. None if pods can claim no devices."""
     devices = [device for device in pool.devices if device.claim == "DRA"]
     if not devices:
         return None

@@ -18,8 +18,8 @@ from . import budgets, drawing, groups, pools, words
 if TYPE_CHECKING:
     from ..._jinja2 import Environment
 
-# Characters that HTML forbids, surrogates (not encodable in UTF-8), and directional controls, which can display a name
-# in another order.
+# Characters that HTML forbids, surrogates (not encodable in UTF-8), and directional controls, because they can display
+# a name in another order.
 _FORBIDDEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]"
 )
@@ -56,7 +56,7 @@ _PARTS = ("badge", "gauge", "health", "link", "load", "moment", "pool_load", "pr
 _CACHED_PARTS = 1 << 15
 
 
-# Files that were sent with a packed module, which has only Python files.
+# Files of a packed module. A packed module contains only Python files, so `use_files` adds the other files.
 _SENT_FILES: dict[str, str] = {}
 
 
@@ -67,7 +67,7 @@ def use_files(texts: Mapping[str, str]) -> None:
 
 @cache
 def file_texts() -> Mapping[str, str]:
-    """Return the texts of the templates, the style and the script by name. Raise OSError if there are no files."""
+    """Return the texts of the templates, the style, and the script by name. Raise OSError if there are no files."""
     directory = files(__package__).joinpath("files")
     return _SENT_FILES or {file.name: file.read_text(encoding="utf-8") for file in directory.iterdir()}
 
@@ -82,6 +82,6 @@ def _environment() -> Environment:
     environment = html_environment(lambda name: _LINE_END.sub("", file_texts()[name]), _FILTERS)
     parts: Any = environment.get_template("parts.html.j2").module
     for name in _PARTS:
-        # With types: a name can be equal to markup, and only the name is escaped.
+        # With types, because a name can be equal to markup, and only the name is escaped.
         environment.filters[name] = lru_cache(maxsize=_CACHED_PARTS, typed=True)(getattr(parts, name))
     return environment

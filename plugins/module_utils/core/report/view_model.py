@@ -62,9 +62,9 @@ def report_of(
     """Return the values of the HTML report.
 
     now: time of the plan (RFC 3339).
-    commit: Git commit of the manifests; empty if unknown.
+    commit: Git commit of the manifests, empty if unknown.
     answer: answer to a what-if query, if there is one.
-    survey: losses that were tried.
+    survey: checked losses.
     cost_before: cost of the last plan.
     """
     cost = cost_output.fleet_cost(plan)
@@ -103,13 +103,13 @@ def report_of(
 
 
 def _unusable(plan: Plan, services: Iterable[tuple[ServedService, ServiceStatus]]) -> list[UnusableEndpoints]:
-    """Return the unusable endpoints, except those of services without a gateway that have a finding."""
+    """Return the unusable endpoints, except for services without a gateway that have a finding."""
     shown = [served for served, row in services if served.is_path or served.gateways or row.status != "Unavailable"]
     return unusable_endpoints(plan, shown)
 
 
 def _finding(shortfall: Shortfall) -> Finding:
-    """Return a loss that is not survived as a finding."""
+    """Return a loss that the fleet does not survive as a finding."""
     requirement = shortfall.requirement
     subject: Literal["service", "deployment"] = "deployment" if requirement.kind == "deployment" else "service"
     message = ". ".join([shortfall.what, *shortfall.why])
@@ -124,7 +124,7 @@ def _limit_notes(plan: Plan) -> Mapping[str, tuple[str, ...]]:
 def _cost(
     cost: cost_output.FleetCost, before: cost_output.Before | None, limit_notes: Mapping[str, tuple[str, ...]]
 ) -> CostView:
-    """Return the cost of a plan. `limit_notes`: of deployments, by `namespace/name`."""
+    """Return the cost of a plan. `limit_notes`: notes on deployments, by `namespace/name`."""
     total = cost_output.fleet_line(cost, before)
     oldest = cost_output.oldest(cost)
     return CostView(
@@ -175,7 +175,7 @@ def _clusters(plan: Plan, rows: Sequence[ClusterStatus]) -> list[ClusterView]:
             key = (cluster.name, pool.name)
             class_name = classes.get(pool.name, "")
             pools.append(_pool(pool, status, class_name, occupied.get(key, ()), overcommitted.get(key, "")))
-        # Gateways in mode Model do not use the address that is assumed of a cluster.
+        # Model gateways do not use the assumed address of a cluster.
         has_address = plan.context.fleet.serves_paths or row.gateway != assumed_address(row.name)
         clusters.append(
             ClusterView(
@@ -200,7 +200,7 @@ def _pool(
         status=status,
         class_name=class_name,
         fabric=_fabric(pool),
-        # The fabric of a pool is a separate field; its synthetic device adds nothing.
+        # The fabric of a pool is a separate field, so its Synthetic device contains no further information.
         devices=[_device(device) for device in pool.devices if device.driver != FABRIC_DRIVER],
         occupied=occupied,
         overcommitted=overcommitted,
@@ -208,7 +208,7 @@ def _pool(
 
 
 def _fabric(pool: Pool) -> str:
-    """Return type and name of the fabric of a pool; empty for none."""
+    """Return the type and name of the fabric of a pool, empty without a fabric."""
     for device in pool.devices:
         if device.driver == FABRIC_DRIVER:
             facts = {str(key).rpartition("/")[2]: value for key, value in device.attributes.items()}
@@ -256,7 +256,7 @@ def _services(plan: Plan, services: Iterable[tuple[ServedService, ServiceStatus]
 
 
 def _endpoint(member: MatchedEndpoint, served: ServedService, composed: Container[tuple[str, str]]) -> EndpointView:
-    """Return an endpoint of a service. `composed`: the endpoints of the fleet, by namespace and name."""
+    """Return an endpoint of a service. `composed`: endpoints of the fleet, by namespace and name."""
     endpoint = member.endpoint
     is_internal = (endpoint.namespace, endpoint.name) in composed
     entries = served.service.spec.endpoints if served.service else []
@@ -267,7 +267,7 @@ def _endpoint(member: MatchedEndpoint, served: ServedService, composed: Containe
         weight=member.weight,
         is_usable=member.usable,
         unused=served.unused.get(endpoint.name, ""),
-        # The URL of a replica is that of gateways in mode Path. The query can have keys, and gateways do not send it.
+        # The URL of a replica is the URL of path-based gateways. The query can have keys, and gateways do not send it.
         url=re.split("[?#]", endpoint.spec.backend_url)[0] if served.is_path or not is_internal else "",
         model=served_model(endpoint) if is_internal and not served.is_path else endpoint.spec.model or "",
         is_external=not is_internal,

@@ -49,12 +49,12 @@ class DeviceUse(PoolUse):
 
     @property
     def permille(self) -> int:
-        """Return the devices in use, in thousandths."""
+        """Return the share of devices in use, in thousandths."""
         return 1000 * self.used // self.devices if self.devices else 0
 
     @property
     def text(self) -> str:
-        """Return the numbers of devices after the number in use: ` of 8 devices in use, 2 planned`."""
+        """Return the text after the number of devices in use: ` of 8 devices in use, 2 planned`."""
         numbers = {"planned": self.planned, "unavailable": self.unavailable}
         others = "".join(f", {number:,} {state}" for state, number in numbers.items() if number)
         return f" of {self.devices:,} devices in use{others}"
@@ -64,9 +64,9 @@ class DeviceUse(PoolUse):
 class DeviceView:
     """Device type of a node pool.
 
-    count: number per node.
+    count: number of devices on each node.
     claim: `DRA` or `Synthetic`.
-    facts: driver, attributes and capacity.
+    facts: driver, attributes, and capacity.
     """
 
     name: str
@@ -83,7 +83,7 @@ class DeviceView:
 class PoolView:
     """Node pool.
 
-    overcommitted: reason if its pods claim more devices than it has; empty otherwise.
+    overcommitted: reason if its pods claim more devices than it has, empty otherwise.
     """
 
     status: PoolStatus
@@ -112,9 +112,9 @@ class PoolView:
 class ClusterView:
     """Inference cluster.
 
-    reason: reason why it takes no new replicas; empty if it does.
-    address: address of its gateway; empty if unknown.
-    gateways: InferenceGateways in mode Model that it runs.
+    reason: reason why it accepts no new replicas, empty if it does.
+    address: address of its gateway, empty if unknown.
+    gateways: Model gateways (InferenceGateways) that it runs.
     """
 
     status: ClusterStatus
@@ -144,8 +144,8 @@ class ClusterView:
 class ReplicaView:
     """Replica.
 
-    state: `new`, `kept`, `changed`, `replaced`, `leaving`, `held` or `manual`.
-    reason: reason for the state; empty if there is none.
+    state: `new`, `kept`, `changed`, `replaced`, `leaving`, `held`, or `manual`.
+    reason: reason for the state, empty without a reason.
     phases: phases of its engines, by name.
     """
 
@@ -161,13 +161,13 @@ class ReplicaView:
 
     @property
     def owner(self) -> str:
-        """Return namespace and deployment; the namespace for a manually written replica."""
+        """Return namespace and deployment, only the namespace for a manually written replica."""
         placement = self.placement
         return f"{placement.namespace}/{placement.deployment}" if placement.deployment else placement.namespace
 
     @property
     def members(self) -> list[tuple[str, Sequence[tuple[str, int]]]]:
-        """Return the members of its engines as text, with the pods of each on each pool."""
+        """Return the members of its engines as text, with the pods of each member on each pool."""
         members: list[tuple[str, Sequence[tuple[str, int]]]] = []
         for engine in self.placement.engines:
             phase = self.phases.get(engine.name)
@@ -182,10 +182,10 @@ class ReplicaView:
 class EndpointView:
     """Endpoint of a service.
 
-    unused: reason why gateways in mode Model send it no requests; empty if they do.
-    url: without its query. Empty for a replica if there is no gateway in mode Path.
-    model: model name at the endpoint; may be empty.
-    replica: its ModelReplica; empty outside of the fleet.
+    unused: reason why Model gateways send it no requests, empty if they do.
+    url: URL without its query. Empty for a replica without a path-based gateway.
+    model: model name at the endpoint, possibly empty.
+    replica: its ModelReplica, empty outside of the fleet.
     """
 
     name: str
@@ -201,7 +201,7 @@ class EndpointView:
 
     @property
     def position_text(self) -> str:
-        """Return weight, priority and entry."""
+        """Return weight, priority, and entry."""
         weight = f"weight {self.weight:,} · " if self.weight else ""
         return f"{weight}priority {self.priority} · entry {self.entry}"
 
@@ -210,9 +210,9 @@ class EndpointView:
 class ServiceView:
     """Service.
 
-    lacks_address: whether the address of its gateway in mode Path is unknown.
-    gateways_text: line on the gateways in mode Model that serve it; empty if none does.
-    tier: priority in use; None if it sends no requests.
+    lacks_address: the address of its path-based gateway is unknown.
+    gateways_text: line on the Model gateways that serve it, empty without Model gateways.
+    tier: priority in use, None if it sends no requests.
     """
 
     status: ServiceStatus
@@ -230,7 +230,7 @@ class ServiceView:
         return "/".join(self.key)
 
     def is_active(self, endpoint: EndpointView) -> bool:
-        """Return whether an endpoint receives requests."""
+        """Return True if an endpoint receives requests."""
         return endpoint.is_usable and endpoint.weight > 0 and endpoint.priority == self.tier
 
     @cached_property
@@ -254,7 +254,7 @@ class CostView:
     """Cost of a plan. The last line of `clusters` is the fleet.
 
     hours: hours of a month.
-    oldest_price: sentence on the date of the oldest price; empty if unknown.
+    oldest_price: sentence on the date of the oldest price, empty if unknown.
     """
 
     currency: str
@@ -286,12 +286,12 @@ class Report:
     """Values of the HTML report.
 
     time: time of the plan (RFC 3339).
-    commit: Git commit of the manifests; empty if unknown.
-    has_path_gateways: whether gateways in mode Path serve services.
+    commit: Git commit of the manifests, empty if unknown.
+    has_path_gateways: path-based gateways serve services.
     objects: number of objects of the plan.
     sent_outside: warnings about services that send all requests outside of the fleet.
     removed: replicas that the plan removes.
-    files: paths of changed objects, by `created`, `changed` and `removed`.
+    files: paths of changed objects, by `created`, `changed`, and `removed`.
     """
 
     time: str
@@ -330,7 +330,7 @@ class Report:
 
     @cached_property
     def shortfalls(self) -> dict[object, Shortfall]:
-        """Return the losses that are not survived, by subject of the requirement."""
+        """Return the losses that the fleet does not survive, by subject of the requirement."""
         return {shortfall.requirement.subject: shortfall for shortfall in self.survey.shortfalls}
 
     @property
@@ -350,11 +350,11 @@ class Report:
 
     @cached_property
     def closed_clusters(self) -> list[ClusterView]:
-        """Return the clusters that take no new replicas and have no finding."""
+        """Return the clusters that accept no new replicas and have no finding."""
         named = {finding.cluster for finding in self.findings if finding.subject == "cluster"}
         return [cluster for cluster in self.clusters if cluster.reason and cluster.name not in named]
 
     @property
     def has_warnings(self) -> bool:
-        """Return whether the first section of the report has content."""
+        """Return True if the first section of the report has content."""
         return any((self.findings, self.unusable, self.sent_outside, self.overcommitted_pools, self.closed_clusters))

@@ -14,7 +14,7 @@ HealthKind = Literal["good", "warn", "unknown", "neutral", "bad"]
 
 _STATUSES: Mapping[HealthKind, tuple[str, ...]] = {
     "good": ("Ready", "Serving"),
-    # Temporary, or intended.
+    # Temporary or intended statuses.
     "warn": ("Degraded", "Deploying", "Held", "Hydrating", "New", "Pending", "Provisioning", "Starting", "Updating"),
     "unknown": ("Unknown", "Unreachable"),
     "neutral": ("Declared", "Leaving", "NotInRun"),
@@ -25,7 +25,7 @@ _SHORT_NAME_CHARACTERS = 12
 
 
 def health_kind(status: str) -> HealthKind:
-    """Return the kind of a status. Statuses that are not listed are bad: pods have any number of failure reasons."""
+    """Return the kind of a status. Unknown statuses are bad, because pods have any number of failure reasons."""
     return _KINDS.get(status, "bad")
 
 

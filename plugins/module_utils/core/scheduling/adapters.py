@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Resources of the API -> what the scheduler works on."""
+"""Conversion of API resources to the input of the scheduler."""
 
 from __future__ import annotations
 
@@ -42,28 +42,31 @@ from .model import (
     Toleration,
 )
 
-# A node is on its fabric or is not, and any number of pods share it. A request may be copied from one for network
-# cards and ask for several, so the device that stands for the fabric counts as the most that a request may ask for.
+# Any number of pods share the fabric of a node. A request that was copied from a request for network cards might need
+# several devices. Therefore, the device of a fabric counts as the maximum that a request can have.
 FABRIC_COUNT = 64
 
 
 class DeviceCatalogue:
-    """Device lists as tuples, equal ones as the same object, so that whoever asks about one asks once."""
+    """Device lists as tuples. Equal lists are the same object, so callers can cache results by `id()`."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[Device, ...]] = {}
-        # By id(): the tuples live as long as the catalogue.
+        # Keys are results of id(). The tuples exist as long as this object, so the keys remain unique.
         self._fabrics: dict[int, tuple[Fabric, ...]] = {}
 
     def devices(self, wire: list[dict[str, Any]]) -> tuple[Device, ...]:
-        """`wire` has the shape of `InferenceClass.spec.devices` or `InferenceCluster.status.gpuPools[].devices`."""
+        """Return the devices of a list in wire form.
+
+        wire: value of `InferenceClass.spec.devices` or `InferenceCluster.status.gpuPools[].devices`.
+        """
         key = json.dumps(wire, sort_keys=True)
         if key not in self._known:
             self._known[key] = tuple(Device.from_wire(device) for device in wire)
         return self._known[key]
 
     def fabrics(self, devices: tuple[Device, ...]) -> tuple[Fabric, ...]:
-        """Return the named fabrics of nodes with these devices, which `devices` returned."""
+        """Return the named fabrics of nodes with these devices. `devices` must be a result of the method `devices`."""
         key = id(devices)
         if key not in self._fabrics:
             self._fabrics[key] = fabrics_of(devices)
@@ -114,10 +117,14 @@ def fabric_device(pool: Any, device_names: Iterable[str] = ()) -> dict[str, Any]
 def deployment(
     resource: api.ModelDeployment, caches: Mapping[tuple[str, str], api.ModelCache], currency: str = ""
 ) -> Deployment:
-    """Return a valid ModelDeployment. `caches` by (namespace, name). `currency` of prices, empty without prices.
+    """Return the scheduler's deployment for a valid ModelDeployment.
 
-    Its clusters are narrowed by the selector of the cache that it mounts; on a label that both name, the cache's value
-    wins, as that is where the weights are. Without the cache nothing new is placed and what runs stays.
+    The selector of the mounted cache restricts the clusters further. If both selectors have a label, the value of the
+    cache applies, because its clusters have the weights. Without the cache the scheduler places no new replicas, and
+    running replicas remain.
+
+    caches: all caches by (namespace, name).
+    currency: currency of prices, empty without prices.
     """
     spec = resource.spec.template.spec
     preferences = resource.spec.cluster_preferences
@@ -171,13 +178,13 @@ def _cost(resource: api.ModelDeployment, currency: str) -> CostLimits | None:
 
 
 def priority(annotations: Mapping[str, str]) -> int:
-    """Return the number in the priority annotation; 0 when it is missing or cannot be one."""
+    """Return the number in the priority annotation, 0 if the annotation is missing or invalid."""
     value = annotations.get(names.PRIORITY_ANNOTATION, "0")
     return int(value) if is_priority(value) else 0
 
 
 def is_priority(value: str) -> bool:
-    """Return whether a text is a whole number of up to 18 digits."""
+    """Return True if a text is a whole number of up to 18 digits."""
     return bool(re.fullmatch(r"[+-]?[0-9]{1,18}", value.strip()))
 
 
@@ -219,11 +226,12 @@ def cluster(
     assumed_gateway: Callable[[str], tuple[str, str]] | None = None,
     prices: PriceBook | None = None,
 ) -> Cluster:
-    """Return a valid InferenceCluster with its published capacity, otherwise with the capacity that its pools and
-    classes declare.
+    """Return the scheduler's cluster for a valid InferenceCluster.
 
-    With `assumed_gateway` the cluster is one that is not observed: unless its status says otherwise it counts as
-    ready, behind the gateway (address, URL or "") that the function gives its name. Without, only its status counts.
+    The capacity is the published capacity. Without published capacity it is the declared capacity of pools and classes.
+
+    assumed_gateway: function that returns the gateway (address, and URL or "") for the name of an unobserved cluster.
+        The cluster counts as ready unless its status reports otherwise. If unset, only the status counts.
     """
     status = resource.status
     gateway = status.gateway if status else None
@@ -261,7 +269,7 @@ def cluster(
 
 
 def _priced(pools: tuple[Pool, ...], resource: api.InferenceCluster, prices: PriceBook | None) -> tuple[Pool, ...]:
-    """Return pools with the prices of their nodes, and with how they buy them."""
+    """Return pools with the prices and purchase options of their nodes."""
     declared = {pool.name: pool for pool in resource.spec.node_pools or ()}
 
     def priced(pool: Pool) -> Pool:
@@ -324,7 +332,10 @@ def _class_devices(inference_class: api.InferenceClass, catalogue: DeviceCatalog
 def _unknown(
     resource: api.InferenceCluster, classes: Mapping[str, api.InferenceClass], catalogue: DeviceCatalogue
 ) -> str:
-    """Return why the pools are unknown. An invalid device must not count as a device that no longer fits."""
+    """Return the reason why the pools are unknown, empty if they are known.
+
+    An invalid device must not count as a device that no longer fits.
+    """
     for pool in resource.spec.node_pools or ():
         inference_class = classes.get(pool.class_name)
         if inference_class is None:
@@ -343,7 +354,7 @@ def capacity(resource: api.InferenceCluster, pool: NodePool) -> int:
 
 
 def node_bounds(resource: api.InferenceCluster, pool: NodePool) -> tuple[int, int]:
-    """Return the fewest and the most nodes that a pool has in all its zones."""
+    """Return the minimum and the maximum number of nodes of a pool in all its zones."""
     minimum, maximum = pool.bounds
     cloud = registry.BY_SOURCE.get(resource.spec.cluster.source)
     zones = max(len(set(pool.zones or ())) if cloud and cloud.per_zone else 1, 1)
@@ -351,7 +362,7 @@ def node_bounds(resource: api.InferenceCluster, pool: NodePool) -> tuple[int, in
 
 
 def _ready(resource: api.InferenceCluster) -> str | None:
-    """Empty when the Ready condition is True, the reason when it is not, None when there is no such condition."""
+    """Return "" if the Ready condition is True, the reason if it is not True, None without a Ready condition."""
     for condition in (resource.status.conditions if resource.status else None) or ():
         if condition.type == "Ready":
             if condition.status == "True":
@@ -361,7 +372,7 @@ def _ready(resource: api.InferenceCluster) -> str | None:
 
 
 def replica(resource: api.ModelReplica) -> Replica:
-    """Return a ModelReplica that exists. A missing or malformed index label counts as 0."""
+    """Return the scheduler's replica for an existing ModelReplica. A missing or malformed index label counts as 0."""
     index = resource.labels.get(names.REPLICA_INDEX_LABEL, "")
     return Replica(
         name=resource.name,

@@ -22,14 +22,14 @@ from .stranding import Pods
 MAX_STEPS = 1_000_000
 """About one second. Nine free devices take 986,409 steps in all orders."""
 FEW_DEVICES = 9
-"""Maximum number of devices of a node whose search always takes at most `MAX_STEPS`."""
+"""Maximum number of devices on a node that guarantees searches of at most `MAX_STEPS`."""
 MAX_STATES = 4_096
 """Combinations of used devices on a node to examine."""
 
 
 # pylint: disable-next=unsupported-binary-operation
 def slow_searches(node: Vector, load: Sequence[Pods], planned: Sequence[PlannedNodes | None]) -> set[int]:
-    """Return the positions of open pods whose searches might take more than `MAX_STEPS` before a node is rejected.
+    """Return the positions of open pods with searches that might take over `MAX_STEPS` before a node is rejected.
 
     node: devices of a node, by kind.
     load: all pods of the node pool, and its unavailable devices.
@@ -65,7 +65,7 @@ def _neighbors(load: Sequence[Pods], planned: Sequence[PlannedNodes | None], pos
 
 
 def _is_slow(node: Vector, pods: Pods, neighbors: Sequence[Pods]) -> bool:
-    """Return whether neighbors can leave too few devices for a pod, but enough for a long search. True if undecided."""
+    """Return True if neighbors can leave too few devices for a pod, but enough for a long search, or if undecided."""
     used = {(0,) * len(node), *(neighbor.most for neighbor in neighbors if neighbor.unavailable)}
     for neighbor in neighbors:
         # Pods of one copy are on different nodes.

@@ -55,7 +55,7 @@ _MAY_TIME_OUT = (
 )
 
 _UNAVAILABLE = ("", 0, 0)
-"""Engine key of unavailable devices, which belong to no engine."""
+"""Engine key of unavailable devices. They belong to no engine."""
 
 Nodes = PlannedNodes | None  # pylint: disable=unsupported-binary-operation
 MemberKey = tuple[int, int, int]
@@ -85,9 +85,9 @@ def bind(
 ) -> Schedule:
     """Return the schedule with claims and planned nodes that allow kube-scheduler to bind all pods.
 
-    Selectors of claims get tests for attributes and capacities if devices of the pool lack them. A pod that is charged
-    a whole node needs no limited claims. It needs numbers only to avoid slow searches (`allocating.py`) and because of
-    unavailable devices. Raises OverBudgetError.
+    Selectors of claims receive tests for attributes and capacities if devices of the pool lack them. A pod that is
+    charged a whole node needs no limited claims. It needs numbers only to avoid slow searches (`allocating.py`) and
+    because of unavailable devices. Raises OverBudgetError.
 
     decided: the schedule for the other arguments. Unchanged replicas keep their claims and planned nodes.
     """
@@ -137,7 +137,7 @@ def _with_current_nodes(placement: Placement, current_replica: Replica | None) -
 def _with_guards(
     placement: Placement, current_replica: Replica | None, pools: Mapping[tuple[str, str], Pool], matcher: Matcher
 ) -> Placement:
-    """Return a placement with the claims whose selectors must test for attributes and capacities.
+    """Return a placement with guarded requests. Their selectors must test for attributes and capacities.
 
     Other selectors would replace the pods because a claim template is immutable. Therefore, running pods keep their
     selectors until an edit replaces the pods anyway.
@@ -186,7 +186,7 @@ def _current_member(current_replica: Replica | None, engine: PlacedEngine, membe
 def _is_changed(
     placement: Placement, current_replica: Replica | None, engine: PlacedEngine, member: PlacedMember
 ) -> bool:
-    """Return whether the pods of a member are new, or an edit replaces them."""
+    """Return True if the pods of a member are new, or if an edit replaces them."""
     if placement.state == "held":
         return False
     current = _current_member(current_replica, engine, member)
@@ -263,7 +263,7 @@ class _Binder:
                 self.may_strand.append(Refusal(reason, name, (cluster.name,)))
 
     def _is_open(self, index: int) -> bool:
-        """Return whether pods of a placement are new, or an edit replaces them."""
+        """Return True if pods of a placement are new, or if an edit replaces them."""
         placement = self.placements[index]
         return any(
             _is_changed(placement, self._current_replicas[index], engine, member)
@@ -297,7 +297,7 @@ class _Binder:
                         yield name, replace(member_part, at_most=_at_most(engine, member, pools[name]))
 
     def _bind_pool(self, pool: Pool, member_parts: list[_Part], used_numbers: set[int]) -> str:
-        """Return why a pod might be unschedulable in some order. Empty if each pod finds a node."""
+        """Return the reason why a pod might be unschedulable in some order. Empty if each pod finds a node."""
         node = pool.claimable
         if not self._shares_nodes:
             pods = self._pods(pool, member_parts)
@@ -392,7 +392,7 @@ class _Binder:
             return pods
         for position, member_part in enumerate(member_parts):
             requests = member_part.member.device_requests
-            # Pods with invalid selectors, which only running pods can have, use the devices that they are charged.
+            # Only running pods can have invalid selectors. They use the devices that they are charged.
             with suppress(SelectorError):
                 accepted = map(frozenset, self._matcher.accepted(requests, pool.devices))
                 counts = [int(entry.get("count", 1)) for entry in requests]

@@ -1,8 +1,8 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Bounds: sums of what engines need at least on a cluster, beside what its pools have left.
+"""Lower bounds for the needs of engines on a cluster, compared with the free capacity of its pools.
 
-That several engines have no room beside each other takes a search to show, unless their sum shows it.
+Only a search proves that several engines do not fit together, unless the sum of their needs exceeds the capacity.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from dataclasses import dataclass
 from .capacity import Ledger
 from .matching import Vector
 
-# Kinds of devices by the position of their pool: pods that may take nothing else compete for them.
+# Kinds of devices, with the position of their pool. Pods that can use only these kinds compete for them.
 Kinds = frozenset[tuple[int, int]]
 
-# More unions are not compared: engines of a question rarely differ so much.
+# Limit on compared unions. The engines of a query rarely have more combinations of kinds.
 _MOST_UNIONS = 16
 
 
 @dataclass(frozen=True)
 class Need:
-    """Pods of an engine, all copies together, and what each may take: positions of pools with vectors of devices."""
+    """Pods of all copies of an engine, and the alternatives of each pod: pool positions with vectors of devices."""
 
     pods: int
     options: tuple[tuple[int, Vector], ...]
 
     @property
     def kinds(self) -> Kinds:
-        """Return the kinds of devices of which a pod may take some."""
+        """Return the kinds of devices that a pod can use."""
         return frozenset(
             (pool_index, kind) for pool_index, vector in self.options for kind, count in enumerate(vector) if count
         )
@@ -47,10 +47,10 @@ class Need:
 
 
 class Totals:
-    """Sums of what engines need, in an order, for the sets of kinds of devices that they compete for."""
+    """Sums of the needs of ordered engines, for each set of device kinds that the engines compete for."""
 
     def __init__(self, engines: Sequence[Sequence[Need]], pools: int) -> None:
-        """`pools`: number of pools of the cluster."""
+        """Compute the sums. `pools`: number of pools of the cluster."""
         self._sums = []
         for kinds in _sets(list(dict.fromkeys(need.kinds for needs in engines for need in needs))):
             by_engine = [sum(need.least(kinds) for need in needs) for needs in engines]
@@ -59,7 +59,7 @@ class Totals:
             self._sums.append((by_pool, cumulative_needs))
 
     def exceed(self, position: int, ledgers: Sequence[Ledger]) -> bool:
-        """Return whether the engines from a position on need more than the pools have left."""
+        """Return True if the engines from a position on need more devices than the pools have free."""
         return any(
             cumulative_needs[position]
             > sum(ledger.left(kinds) for ledger, kinds in zip(ledgers, by_pool, strict=True) if kinds)

@@ -1,9 +1,9 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Ledger of capacity: how much of every pool is taken, and whether more fits.
+"""Ledgers of the used and free capacity of pools.
 
-Whether a demand fits depends on what is charged to the pool, never on the order in which it was charged: a second run
-that starts from the replicas of the first one gets the same answers.
+The result of a check depends on the charges of the pool, never on the order of the charges. Therefore, a second run
+that starts from the replicas of the first run has the same results.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .search_budget import Work
 
 @dataclass(frozen=True)
 class PodSet:
-    """Pods of one member, per copy of its engine. `vectors`: what each may take from its node, in order of choice."""
+    """Pods of one member in a copy of its engine. `vectors`: alternative devices of a pod, in order of preference."""
 
     pods: int
     vectors: tuple[Vector, ...]
@@ -32,9 +32,9 @@ class PodSet:
 
 @dataclass(frozen=True)
 class Demand:
-    """Demand of one engine on one pool: `copies` times all of `pod_sets`. Members that claim nothing are left out.
+    """Demand of one engine on one pool: `copies` times all of `pod_sets`. Members without claims are excluded.
 
-    The pods of one copy go on different nodes; copies may share nodes.
+    The pods of one copy use different nodes. Copies can share nodes.
     """
 
     copies: int
@@ -42,12 +42,12 @@ class Demand:
 
     @property
     def nodes(self) -> int:
-        """Whole nodes, when every claiming pod is charged one."""
+        """Return the number of nodes if each pod with a claim is charged a whole node."""
         return self.copies * sum(pod_set.pods for pod_set in self.pod_sets)
 
     @cached_property
     def group(self) -> Group:
-        """The pods of one copy, the hardest to place first."""
+        """Return the pods of one copy, the hardest to place first, after the sort key of the group."""
         pods = sorted(
             (pod_set.vectors for pod_set in self.pod_sets for __ in range(pod_set.pods)),
             key=lambda alternatives: (-max(map(sum, alternatives)), len(alternatives), alternatives),
@@ -68,13 +68,13 @@ class Demand:
 
 
 class DeviceLedger:
-    """A pool as a bag of nodes, each with so many free devices; pods share nodes.
+    """A pool as a collection of nodes with free devices. Pods share nodes.
 
-    Kubernetes decides which node a pod gets, so the ledger asks whether *some* packing of all pods exists.
+    Kubernetes selects the node of each pod. Therefore, a demand fits if any packing of all pods exists.
     """
 
     def __init__(self, pool: Pool, work: Work, memo: dict[object, Packing], *, greedy: bool = False) -> None:
-        """`greedy`: whether a demand fits is what the first fit says."""
+        """Charge the unavailable devices. With `greedy`, a demand fits only if first fit finds a packing."""
         self.pool = pool
         self._work = work
         self._memo = memo
@@ -84,9 +84,9 @@ class DeviceLedger:
         self._order: list[Group] = []
         self._known: Packing | None = None
         self._kinds = tuple(range(len(self._node)))
-        # Maximum number of free devices of kinds, by these kinds.
+        # Maximum number of free devices of some kinds, by these kinds.
         self._left = {self._kinds: sum(self._node) * pool.nodes}
-        # Pods of one copy are on different nodes, so each unavailable part is on a node of its own.
+        # Pods of one copy are on different nodes, so each set of unavailable devices is on a separate node.
         node_counts = Counter(vector for vector in pool.unavailable if any(vector))
         self._unavailable = Demand(1, tuple(PodSet(nodes, (vector,)) for vector, nodes in sorted(node_counts.items())))
         self.add(self._unavailable)
@@ -156,13 +156,13 @@ class DeviceLedger:
 
     @property
     def free_nodes(self) -> int:
-        """Return the number of nodes whose devices are all free if the charges are packed, 0 if they do not fit."""
+        """Return the number of nodes with only free devices if the charges are packed, 0 if they do not fit."""
         return (self._packed().free or {}).get(self._node, 0)
 
     @property
     def overcommitted(self) -> str:
-        """Return why the charged replicas do not fit on the pool, with numbers. Empty if they fit, or if the search
-        did not decide it."""
+        """Return the reason why the charged replicas do not fit on the pool, with numbers. Empty if they fit, or if the
+        search is undecided."""
         packed = self._packed()
         if packed.free is None and self._greedy:
             packed = self._pack(self._load, greedy=False)
@@ -180,7 +180,7 @@ class DeviceLedger:
         return f"its replicas do not fit on its {nodes}: {', '.join(device_counts)}{_shortfall(self.pool)}"
 
     def shortage(self, demand: Demand) -> str:
-        """Return why a demand does not fit, with numbers."""
+        """Return the reason why a demand does not fit, with numbers."""
         if not self.pool.open_nodes and self.pool.shortfall:
             return self.pool.shortfall
         packed = self._packed()
@@ -208,13 +208,13 @@ class DeviceLedger:
         return text + _shortfall(self.pool)
 
     def _available(self, position: int) -> int:
-        """Return how many devices of a kind the pool has for pods."""
+        """Return the number of devices of a kind on all nodes, without the unavailable devices."""
         unavailable = sum(vector[position] for vector in self.pool.unavailable)
         return self._node[position] * self.pool.nodes - unavailable
 
     def _free_of(self, position: int, free: Free) -> tuple[int | None, int]:
-        """Return the number of devices of a kind that one more pod can use in any packing, None if undecided, and the
-        number of free devices of all nodes then."""
+        """Return the maximum number of devices of a kind for one more pod in any packing, and the free devices of all
+        nodes in this packing. The maximum is None if undecided."""
         best = max((vector[position] for vector, nodes in free.items() if nodes), default=0)
         total = _total(free, position)
         while best < self._node[position]:
@@ -228,7 +228,7 @@ class DeviceLedger:
         return best, total
 
     def _packed(self) -> Packing:
-        """All charged pods, packed."""
+        """Return the packing of all charged pods."""
         if self._known is None:
             self._known = self._pack(self._load, greedy=self._greedy)
         return self._known
@@ -257,8 +257,8 @@ class DeviceLedger:
 
 
 class NodeLedger:
-    """Charges a whole node for every claiming pod. A node with some unavailable devices is charged only for pods whose
-    devices it has."""
+    """Ledger that charges a whole node for each pod with a claim. A node with some unavailable devices serves only pods
+    that need no more than its other devices."""
 
     def __init__(self, pool: Pool, work: Work, memo: dict[object, Packing], *, greedy: bool = False) -> None:
         self.pool = pool
@@ -309,7 +309,7 @@ class NodeLedger:
 
     @property
     def overcommitted(self) -> str:
-        """Return the reason, with numbers, why the charges exceed the pool. Return "" if the charges fit."""
+        """Return the reason why the charges exceed the pool, with numbers. Empty if the charges fit."""
         if self.pool.arriving:
             return ""
         if self.used > self.pool.nodes:
@@ -320,7 +320,7 @@ class NodeLedger:
         return ""
 
     def shortage(self, demand: Demand) -> str:
-        """Return why a demand does not fit, with numbers."""
+        """Return the reason why a demand does not fit, with numbers."""
         if not self.pool.open_nodes and self.pool.shortfall:
             return self.pool.shortfall
         free = self._free(demand)
@@ -349,7 +349,7 @@ SLOT = Device("node", "", count=1)
 
 
 def _with_slots(pool: Pool) -> Pool:
-    """Return a pool whose nodes have a slot for one pod. Nodes with unavailable devices also have a slot."""
+    """Return a pool with a slot for one pod on each node. Nodes with unavailable devices also have a slot."""
     return replace(pool, devices=(*pool.devices, SLOT), unavailable=tuple((*vector, 0) for vector in pool.unavailable))
 
 

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The cheapest places that the limits on the cost of a deployment allow."""
+"""Search for the cheapest placements that the cost limits of a deployment allow."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from .model import Cluster, CostLimits, PlacedEngine, Pool, pools_of
 from .retaining import State
 
 _MOST_ORDERED = 4
-"""Limit on the pools of a cluster of which all orders are tried."""
+"""Maximum number of pools of a cluster for a search in all orders of its pools."""
 _MOST_REASONS = 4
 
 
 @dataclass(frozen=True)
 class Offer:
-    """A place on a cluster that is allowed, and its cost for an hour; None where that is not known."""
+    """Allowed placement on a cluster, and its cost per hour. The cost is None if unknown."""
 
     fit: ReplicaFit
     cost: Fraction | None
 
     @property
     def rank(self) -> tuple[bool, Fraction]:
-        """Return where it comes in the order: the cheapest first, unknown costs last."""
+        """Return the sort key: the cheapest offer first, unknown costs last."""
         return self.cost is None, self.cost or Fraction(0)
 
 
 class CheapestPlaces:
-    """Places for more replicas of a deployment while nothing else is placed."""
+    """Placements for more replicas of a deployment, valid while no other deployment is placed."""
 
     def __init__(self, state: State, limits: CostLimits, fleet: Mapping[str, Cluster], capacity: FleetCapacity) -> None:
         self._state = state
@@ -45,8 +45,10 @@ class CheapestPlaces:
         self._spent = self._spent_without("")
 
     def offer(self, name: str) -> Offer | str:
-        """Return the cheapest place on a cluster that is allowed, or why none is, by pool where it has several; empty
-        when there is no room."""
+        """Return the cheapest allowed placement on a cluster, or the reasons why no placement is allowed.
+
+        The reasons name the pool if the cluster has several pools. They are empty if the cluster has no free capacity.
+        """
         pools = self._pools(name)
         offers: list[Offer] = []
         why: dict[str, None] = {}
@@ -68,9 +70,9 @@ class CheapestPlaces:
 
     def repack(self, name: str) -> bool:
         """Place one more replica on a cluster by placing its new replicas again. Return False, without changes, if the
-        cluster has no room or a limit refuses a replica.
+        cluster has no free capacity or a limit refuses a replica.
 
-        Replicas of one engine leave each other no more room however they are placed."""
+        A different order of replicas with one engine creates no free capacity, so their placements do not change."""
         new = self._state.new.get(name)
         if not new or len(self._state.engines) == 1 or self._capacity.options.search != "Exact":
             return False
@@ -96,7 +98,7 @@ class CheapestPlaces:
         return False
 
     def refusals(self, names: Iterable[str]) -> dict[str, str]:
-        """Return why clusters that have room take no more replicas."""
+        """Return the reasons why clusters with free capacity accept no more replicas."""
         offers = {name: self.offer(name) for name in names}
         return {name: reason for name, reason in offers.items() if isinstance(reason, str) and reason}
 
@@ -114,11 +116,11 @@ class CheapestPlaces:
         return {pool.name: pool for pool in cluster.pools} if cluster else {}
 
     def _fits_on(self, name: str) -> list[ReplicaFit]:
-        """Return the places on a cluster in each subset of its pools, the cheapest pools first."""
+        """Return the placements on a cluster in each searched subset of its pools, the cheapest pools first."""
         if name not in self._fits:
             cluster = self._fleet[name]
             for engine in self._state.engines:
-                # All pools decide on the members that have to claim a device.
+                # The choice of members that must claim a device depends on all pools of the cluster.
                 self._capacity.claiming(engine, cluster)
             self._fits[name] = [
                 fit
@@ -128,9 +130,10 @@ class CheapestPlaces:
         return self._fits[name]
 
     def _some_pools(self, cluster: Cluster) -> Iterable[tuple[Pool, ...]]:
-        """Return pools of a cluster to search for places: each alone, as prices of devices do not say what a replica
-        costs that claims only some of them, all, and those without spot nodes; of several engines, whose places exclude
-        each other, all orders of a few pools."""
+        """Return the ordered subsets of the pools to search: each pool, all pools, and all pools without spot nodes.
+
+        A search of single pools is required because device prices do not determine the price of a replica that claims
+        only some devices. Placements of several engines exclude each other, so all orders of a few pools are added."""
         pools = price_order(cluster)
         lasting = tuple(pool for pool in pools if not pool.spot)
         single_pools: Iterator[tuple[Pool, ...]] = ((pool,) for pool in pools)

@@ -1,9 +1,9 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Cost of replicas, and the limits that deployments have for it.
+"""Cost of replicas, and the cost limits of deployments.
 
-A replica costs its part of the nodes that it runs on: of the price of a node the share of its devices that a pod
-claims. Amounts are exact fractions, which are rounded where they are shown.
+A replica costs a share of the price of its nodes. The share is the part of the devices of a node that a pod claims.
+Amounts are exact fractions. Only the output rounds them.
 """
 
 from __future__ import annotations
@@ -19,15 +19,17 @@ from .model import Cluster, CostLimits, PlacedEngine, PlacedMember, Pool, Replic
 
 @dataclass(frozen=True)
 class Spent:
-    """Cost of replicas together for an hour, and how many are on spot nodes. `unpriced`: replicas with a pod on a
-    node whose price is not known; they are not part of the cost."""
+    """Total cost of replicas per hour, and the number of replicas on spot nodes.
+
+    unpriced: number of replicas with a pod on a node without a known price. Their cost is excluded.
+    """
 
     cost: Fraction = Fraction(0)
     spot: int = 0
     unpriced: int = 0
 
     def with_replica(self, engines: Iterable[PlacedEngine], pools: Mapping[str, Pool]) -> Spent:
-        """Return what is spent with one more replica."""
+        """Return the total with one more replica."""
         placed = tuple(engines)
         cost = replica_cost(placed, pools)
         return replace(
@@ -39,8 +41,11 @@ class Spent:
 
 
 def spent(placed: Iterable[tuple[str, Iterable[PlacedEngine]]], pools: Callable[[str], Mapping[str, Pool]]) -> Spent:
-    """Return the total cost of replicas, which are pairs of a cluster and engines. `pools` returns the pools of a
-    cluster."""
+    """Return the total cost of replicas.
+
+    placed: cluster and engines of each replica.
+    pools: function that returns the pools of a cluster.
+    """
     total = Spent()
     for cluster, engines in placed:
         total = total.with_replica(engines, pools(cluster))
@@ -61,8 +66,8 @@ def spent_by_deployment(
 
 
 def node_share(member: PlacedMember, pool: Pool) -> Fraction:
-    """Return which share of a node one pod of a member takes: of each class of devices the claimed part, and the
-    largest of these parts. It is 0 for a pod that claims none."""
+    """Return the share of a node that one pod of a member uses: the largest claimed part of a device class of the node.
+    0 for a pod without claims."""
     total, claimed = Counter[str](), Counter[str]()
     for device in pool.devices:
         if device.claim == "DRA" and device.device_class_name:
@@ -74,9 +79,9 @@ def node_share(member: PlacedMember, pool: Pool) -> Fraction:
 
 
 def replica_cost(engines: Iterable[PlacedEngine], pools: Mapping[str, Pool]) -> Fraction | None:
-    """Return what a replica costs for an hour; None when a node that it claims devices of has no known price.
+    """Return the cost of a replica per hour. None if a node with claimed devices has no known price.
 
-    `pools` are those of its cluster by name."""
+    pools: pools of the cluster, by name."""
     cost = Fraction(0)
     for engine in engines:
         for member in engine.members:
@@ -92,7 +97,7 @@ def replica_cost(engines: Iterable[PlacedEngine], pools: Mapping[str, Pool]) -> 
 
 
 def is_on_spot(engines: Iterable[PlacedEngine], pools: Mapping[str, Pool]) -> bool:
-    """Return whether a pod of a replica is on a spot node."""
+    """Return True if a pod of a replica is on a spot node."""
     return any(name in pools and pools[name].spot for name in pools_of(engines))
 
 
@@ -105,9 +110,10 @@ def spot_limit(limits: CostLimits, replicas: int) -> int:
 def refusal(
     limits: CostLimits, replicas: int, total: Spent, engines: Iterable[PlacedEngine], pools: Mapping[str, Pool]
 ) -> str:
-    """Return why the limits do not allow one more replica on these pools. Empty if they allow the replica.
+    """Return the reason why the limits do not allow one more replica on these pools. Empty if they allow the replica.
 
-    `replicas`: how many the deployment asks for. `total`: cost of the replicas that have a place."""
+    replicas: desired number of replicas of the deployment.
+    total: cost of the placed replicas."""
     placed = tuple(engines)
     refusals = _spot_refusal(limits, replicas, total, placed, pools), _ceiling_refusal(limits, total, placed, pools)
     return "; ".join(filter(None, refusals))
@@ -141,8 +147,8 @@ def _ceiling_refusal(
 
 
 def price_order(cluster: Cluster) -> tuple[Pool, ...]:
-    """Return the pools of a cluster, those first whose devices cost least; of equal ones in their order, and those
-    without a known price last."""
+    """Return the pools of a cluster by ascending price of a device. Pools with equal prices keep their order. Pools
+    without a known price come last."""
     return tuple(sorted(cluster.pools, key=_device_price))
 
 

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Distribution of a deployment's replicas over clusters: the order of clusters, and what spread and minimum allow."""
+"""Distribution of a deployment's replicas over clusters: order of clusters, constraints of spread and minimum."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from collections.abc import Container, Iterable, Mapping
 from ..text import some
 from .model import Cluster, Deployment
 
-# Sort key of a cluster. The first cluster takes the next replica.
+# Sort key of a cluster. The first cluster receives the next replica.
 Rank = tuple[object, ...]
 
 
 def topology_domain(cluster: Cluster, key: str) -> str:
-    """Return the value of a label of a cluster; empty without it."""
+    """Return the value of a label of a cluster, empty without the label."""
     return cluster.all_labels.get(key, "")
 
 
 class Distribution:
-    """Constraints and order of a deployment for the distribution of its replicas over the clusters that it may use.
+    """Constraints and order for the distribution of a deployment's replicas over its eligible clusters.
 
-    Counts are replicas by cluster, and count on clusters that it may no longer use too. Counts that what is kept has
-    from earlier runs are allowed, but not made worse.
+    Counts are replicas by cluster, and include clusters that the deployment must no longer use. Replicas from earlier
+    runs can violate a constraint, but new replicas must not make the violation worse.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class Distribution:
         self._most_with_minimum = max(deployment.replicas, self._with_minimum(kept_counts))
 
     def rank(self, name: str, counts: Counter[str]) -> Rank:
-        """Return the sort key of a cluster: first clusters where a minimum lacks replicas, then preferred clusters,
+        """Return the sort key of a cluster: first clusters that need replicas for a minimum, then preferred clusters,
         then label values with few replicas, then clusters with few replicas."""
         cluster = self._fleet[name]
         totals = tuple(
@@ -50,7 +50,7 @@ class Distribution:
         return (*self.precedence(name, counts), totals, counts[name], name)
 
     def precedence(self, name: str, counts: Counter[str]) -> tuple[bool, int]:
-        """Return the first part of the rank: whether no minimum lacks a replica on the cluster, and its preference."""
+        """Return the first part of the rank: False if a minimum lacks replicas on the cluster, then its preference."""
         cluster = self._fleet[name]
         lacks = any(
             self._lacking(counts, entry.topology_key, entry.replicas).get(topology_domain(cluster, entry.topology_key))
@@ -60,7 +60,7 @@ class Distribution:
         return not lacks, self._preferences[name]
 
     def allows(self, counts: Counter[str]) -> bool:
-        """Return True when no label value has too many replicas, and enough are left for what a minimum lacks."""
+        """Return True if no label value has too many replicas, and enough replicas remain for each minimum."""
         return self._with_minimum(counts) <= self._most_with_minimum and not any(
             self._excess(counts, entry.topology_key, entry.max_skew)
             for entry in self._deployment.spread
@@ -77,7 +77,7 @@ class Distribution:
         )
 
     def refusal(self, name: str, counts: Counter[str]) -> str:
-        """Return why one more replica on a cluster is not allowed, even with free capacity. Empty if it is allowed."""
+        """Return the reason why a cluster must not have one more replica, even with free capacity. Empty if it can."""
         cluster = self._fleet[name]
         new_counts = counts + Counter({name: 1})
         for entry in self._deployment.spread:
@@ -112,12 +112,12 @@ class Distribution:
         return totals
 
     def _lacking(self, counts: Counter[str], key: str, replicas: int) -> dict[str, int]:
-        """Return how many replicas each value of a label lacks, of those that lack any."""
+        """Return the number of missing replicas of each label value that lacks replicas."""
         totals = self._totals(counts, key)
         return {value: replicas - totals[value] for value in self._domains[key] if totals[value] < replicas}
 
     def _with_minimum(self, counts: Counter[str]) -> int:
-        """Return how many replicas there are with those that a minimum lacks."""
+        """Return the number of replicas, including the missing replicas of the minimum that lacks most."""
         lacking = [
             sum(self._lacking(counts, entry.topology_key, entry.replicas).values())
             for entry in self._deployment.minimum
@@ -126,7 +126,7 @@ class Distribution:
         return sum(counts.values()) + max(lacking, default=0)
 
     def _excess(self, counts: Counter[str], key: str, max_skew: int) -> dict[str, tuple[str, int]]:
-        """Return the values of a label with too many replicas, each with the value that has fewest and its number."""
+        """Return the label values with too many replicas, with the value that has fewest replicas and its count."""
         totals, kept_totals = self._totals(counts, key), self._totals(self._kept, key)
         least_domain = min(self._domains[key], key=lambda value: (totals[value], value), default="")
         limit = totals[least_domain] + max_skew
@@ -138,13 +138,13 @@ class Distribution:
 
 
 def _keys(deployment: Deployment) -> set[str]:
-    """The labels of clusters that a deployment distributes its replicas over."""
+    """Return the cluster labels that a deployment distributes its replicas over."""
     spread = {entry.topology_key for entry in deployment.spread}
     return spread | {entry.topology_key for entry in deployment.minimum if entry.topology_key}
 
 
 def preference(deployment: Deployment, cluster: Cluster) -> int:
-    """Return the position of the first preference that a cluster meets; their number when it meets none."""
+    """Return the position of the first preference that a cluster meets, or the number of preferences if none."""
     for position, labels in enumerate(deployment.preferences):
         if meets(cluster, labels):
             return position
@@ -152,7 +152,7 @@ def preference(deployment: Deployment, cluster: Cluster) -> int:
 
 
 def meets(cluster: Cluster, labels: Mapping[str, str]) -> bool:
-    """Return True when a cluster has all of these labels."""
+    """Return True if a cluster has all of these labels."""
     return labels.items() <= cluster.all_labels.items()
 
 
@@ -166,9 +166,9 @@ def surplus(
 ) -> list[tuple[str, int]]:
     """Return the replicas to remove as (cluster, index) if `desired` replicas remain, in this order:
 
-    1. replicas in `broken`, which do not serve
+    1. replicas in `broken`, because they do not serve
     2. replicas that no minimum requires
-    3. replicas whose removal leaves the smallest skew of a required spread over the `eligible` clusters
+    3. replicas with a removal that leaves the smallest skew of a required spread over the `eligible` clusters
     4. replicas on the least preferred clusters
     5. replicas of the label value with the most replicas
     6. replicas on the cluster with the most replicas

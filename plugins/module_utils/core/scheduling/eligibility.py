@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Eligibility of clusters for replicas, and the reasons of every cluster and pool that refuses one, with numbers."""
+"""Eligibility of clusters for replicas, and the reasons of clusters and pools that refuse replicas, with numbers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 def cluster_refusal(deployment: Deployment, cluster: Cluster) -> str:
-    """Return why no new replica of a deployment may come to a cluster whatever its pools have; empty when it may."""
+    """Return the reason why a cluster accepts no replica, whatever its free capacity. Empty if it accepts replicas."""
     for key, desired in sorted(deployment.cluster_selector.items()):
         value = cluster.all_labels.get(key)
         if value is None:
@@ -45,7 +45,7 @@ def cluster_refusal(deployment: Deployment, cluster: Cluster) -> str:
 
 
 class Explainer:
-    """Collects refusals; words that depend on the kind of node alone are made once."""
+    """Collector of refusals. Reasons that depend only on the kind of node are computed once."""
 
     def __init__(self, capacity: FleetCapacity) -> None:
         self._capacity = capacity
@@ -63,11 +63,14 @@ class Explainer:
         *,
         undecided: bool = False,
     ) -> tuple[Refusal, ...]:
-        """Every refusal, alike ones of several clusters as one; sorted by pool and reason, and those of clusters that
-        `clusterSelector` leaves out last, as they decide least.
+        """Return all refusals. Equal refusals of several clusters are merged.
 
-        `engines` are the deployment's; deployments that share them share what is found. `refused`: why clusters are
-        refused whatever their pools have. `undecided`: a search for a place ended at its bound.
+        Refusals are sorted by pool and reason. Refusals of clusters that `clusterSelector` excludes come last, because
+        they are least relevant.
+
+        engines: engines of the deployment. Deployments with the same engines share results.
+        refused: reasons to refuse clusters, independent of the capacity of their pools.
+        undecided: a search for a placement reached its limit.
         """
         selector = tuple(sorted(deployment.cluster_selector.items()))
         has_limits = deployment.cost is not None
@@ -94,7 +97,7 @@ class Explainer:
             if reason:
                 refusing = grouped if meets(cluster, deployment.cluster_selector) else left_out
                 refusing.setdefault(("", reason), []).append(cluster.name)
-            # Limits on the cost refuse pools that have room, and say nothing of others.
+            # Cost limits refuse only pools with free capacity, so the other pools still need a reason.
             if closed or (reason and deployment.cost is None):
                 continue
             refusals = []
@@ -116,7 +119,7 @@ class Explainer:
     def _together_refusals(
         self, engines: tuple[Engine, ...], cluster: Cluster, *, undecided: bool
     ) -> Iterator[tuple[str, str]]:
-        """Yield the reasons why engines have no place that do not concern one pool, each with an empty pool."""
+        """Yield the reasons why engines have no placement that do not concern one pool, with an empty pool name."""
         separate_fits = [self._fits_alone(engine, cluster) for engine in engines]
         if undecided:
             yield "", _undecided(self._capacity.work)
@@ -137,14 +140,14 @@ class Explainer:
         return bool(self._capacity.splittable((engine,), cluster)) and self._layout(engine, cluster) is not None
 
     def _layout(self, engine: Engine, cluster: Cluster) -> Layout | None:
-        """A place for a gang over pools of a fabric that they share."""
+        """Return a placement for a gang on several pools of a shared fabric, None if no placement has free capacity."""
         work = self._capacity.work
         with work.limited():
             layouts = itertools.takewhile(lambda __: work.spend(), self._capacity.gang_placer.layouts(engine, cluster))
             return next((layout for layout in layouts if self._capacity.has_room(cluster.name, layout)), None)
 
     def _fabric_notes(self, engine: Engine, cluster: Cluster) -> list[str]:
-        """Return how pools together could fit a gang that no pool fits by itself."""
+        """Return notes about several pools that could together fit a gang that no single pool fits."""
         gang_placer = self._capacity.gang_placer
         fabrics = gang_placer.fabrics(cluster)
         if self._capacity.options.search == "Greedy":
@@ -168,8 +171,10 @@ class Explainer:
         return [*notes, f"{_pools(names)} would take it together if they named the same fabric"] if names else notes
 
     def _pool_refusal(self, engines: tuple[Engine, ...], cluster: Cluster, pool: Pool) -> tuple[str, bool]:
-        """Return why a pool refuses engines, empty if it fits each of them separately, and whether more nodes would
-        make room."""
+        """Return the reason why a pool refuses engines, and True if more nodes would create enough capacity.
+
+        The reason is empty if the pool fits each engine separately.
+        """
         several = len(engines) > 1
         reasons = []
         is_full = True
@@ -243,7 +248,7 @@ class Explainer:
         return f"requests {names} together need more than a node has ({have})"
 
     def _misaligned(self, member: Member, devices: tuple[Device, ...]) -> str:
-        """Return why devices that would serve a member do not meet its constraints."""
+        """Return the reason why devices that would serve a member do not meet its constraints."""
         for constraint in member.constraints:
             if self._exact.resolve(replace(member, constraints=(constraint,)), devices):
                 continue
@@ -258,7 +263,7 @@ class Explainer:
         return "no devices meet all constraints at once"
 
     def _no_match(self, request: Request, devices: tuple[Device, ...]) -> str:
-        """The reason of the device that is meant: the one named like the request, else the one that gets furthest."""
+        """Return the reason of the device with the name of the request, or of the device that passes most checks."""
         best: tuple[bool, int, str] | None = None
         for device in devices:
             passed, reason = self._first_failure(request, device)
@@ -281,7 +286,7 @@ class Explainer:
 
 
 def oversized_claim(requests: Sequence[Request], constraints: Sequence[Constraint]) -> str:
-    """Return why no claim can have the devices that constraints join; empty if claims can have them."""
+    """Return the reason why no claim can have the devices that constraints join. Empty if a claim can have them."""
     counts = [(request.name, request.count) for request in requests]
     together = [counts[position] for position in oversized(counts, [constraint.requests for constraint in constraints])]
     if not together:

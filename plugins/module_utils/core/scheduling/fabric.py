@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Fast networks between pools: which pool is on which, read from what a node publishes."""
+"""Fast networks between pools, and the assignment of pools to networks by the published devices of their nodes."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from dataclasses import replace
 from ..devices.device import Device
 from .model import Cluster, Deployment, Fabric, Placement, Pool, Refusal, pools_of
 
-# Driver of the synthetic device by which a pool publishes the fabric of its manifest.
+# Driver of the Synthetic device that publishes the fabric of the manifest of a pool.
 FABRIC_DRIVER = "fabric.modelplane.ai"
 
 
 def published(device: Device) -> Fabric | None:
-    """The fabric that a Synthetic device stands for; None when it stands for none.
+    """Return the fabric that a Synthetic device publishes, None for all other devices.
 
-    Either the device that is made from a pool's `fabric` (attributes `type` and `name`), or one of an InferenceClass
-    that has the string attribute `fabric`: then driver and value identify the fabric.
+    Devices that are created from the `fabric` of a pool have the attributes `type` and `name`. Devices of an
+    InferenceClass have the string attribute `fabric`, and their driver and this value identify the fabric.
     """
     if device.claim != "Synthetic" or device.invalid:
         return None
@@ -48,8 +48,11 @@ def shared_fabrics(cluster: Cluster) -> dict[Fabric, tuple[Pool, ...]]:
 def pair_warnings(
     deployments: Iterable[Deployment], clusters: Iterable[Cluster], placements: Iterable[Placement]
 ) -> tuple[Refusal, ...]:
-    """Return the replicas that transfer the KV cache over the network of the cluster: the node pools of their Prefill
-    and Decode engines have fabrics, but no fabric in common. Fabrics without a name are not shared."""
+    """Return warnings about replicas that transfer the KV cache over the network of the cluster.
+
+    The node pools of their Prefill and Decode engines have fabrics, but no fabric in common. Fabrics without a name are
+    not shared.
+    """
     phases = {
         (deployment.namespace, deployment.name): {engine.name: engine.phase for engine in deployment.engines}
         for deployment in deployments
@@ -81,20 +84,22 @@ def pair_warnings(
 
 
 class FabricViews:
-    """The devices of a node as a gang sees them whose pods talk over one fabric.
+    """Devices of a node for gangs that communicate over one fabric.
 
-    A member that asks for a fabric means the one that joins its pods. So devices that stand for other fabrics are not
-    there for it; they keep their position, as charges count by position.
+    A member that requests a fabric means the fabric between its pods. Therefore, the devices of other fabrics have a
+    count of 0. They keep their position because charges count devices by position.
     """
 
     def __init__(self) -> None:
         self._views: dict[tuple[int, Fabric], tuple[Device, ...]] = {}
-        # References to the tuples whose id() is a key, so that no other object gets the same id().
+        # References to the tuples with the id() of a key. Without them another object could have the same id().
         self._alive: dict[int, tuple[Device, ...]] = {}
 
     def on(self, fabric: Fabric, devices: tuple[Device, ...]) -> tuple[Device, ...]:
-        """Return the devices, with a count of 0 for devices of other fabrics. The same arguments return the same tuple,
-        which is `devices` without other fabrics."""
+        """Return the devices, with a count of 0 for devices of other fabrics. Equal arguments return the same tuple.
+
+        The tuple is `devices` if it has no devices of other fabrics.
+        """
         key = (id(devices), fabric)
         view = self._views.get(key)
         if view is None:

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Places for what is missing: the order of clusters, room made by new replicas of others, and by lower priorities."""
+"""Placement of missing replicas: order of clusters, moves of other new replicas, and preemption."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .retaining import State
 
 
 class Filler:
-    """Places what is missing, and remembers what needs no second search."""
+    """Placement of missing replicas, with a cache of searches without a result."""
 
     def __init__(self, fleet: Mapping[str, Cluster], capacity: FleetCapacity) -> None:
         self._fleet = fleet
@@ -28,7 +28,7 @@ class Filler:
         self._rearranger = Rearranger(fleet, capacity)
         self._eligible: dict[object, dict[str, None]] = {}
         self._priorities: dict[int, _Priority] = {}
-        # For engines, distinguished by identity: the version of each cluster at which they found no place there.
+        # For the engines with an id(): the version of each cluster without a placement for them.
         self._refused: dict[int, dict[str, int]] = {}
         self._distributions: dict[tuple[str, str], Distribution | None] = {}
         # True if a replica freed devices since new replicas last moved to preferred clusters.
@@ -104,7 +104,8 @@ class Filler:
                 return
 
     def refusals(self, state: State) -> dict[str, str]:
-        """Return why the distribution and the cost limits of a deployment allow no more replicas on clusters."""
+        """Return the reasons why the distribution and cost limits of a deployment allow no more replicas on
+        clusters."""
         distribution, limits = self._distribution(state), state.deployment.cost
         eligible = self._eligible_for(state.deployment)
         reasons = self._cheapest(state, limits).refusals(eligible) if limits else {}
@@ -114,10 +115,10 @@ class Filler:
         return {name: reason for name, reason in reasons.items() if reason}
 
     def _fill_in_order(self, states: Sequence[State]) -> None:
-        """Place what is missing, the highest priority first.
+        """Place the missing replicas, the highest priority first.
 
         A preemption can free more devices than its replica requires. The pass then starts again because deployments
-        with a higher priority get these devices first. Otherwise, the next run would preempt replicas of this run. A
+        with a higher priority use these devices first. Otherwise, the next run would preempt replicas of this run. A
         new replica that moves to a preferred cluster also frees devices.
         """
         position = 0
@@ -264,7 +265,7 @@ class Filler:
         return not state.may_grow
 
     def _fill_one(self, state: State) -> bool:
-        """Place replicas of a deployment one by one, each on the first cluster with room. Return False if no replica
+        """Place replicas of a deployment one by one on the first cluster with free capacity. Return False if no replica
         was placed."""
         previous_undecided = self._capacity.work.undecided
         missing = state.missing
@@ -279,7 +280,8 @@ class Filler:
         return state.missing < missing
 
     def _fill_evenly(self, state: State) -> None:
-        """Spread, then pack: the cluster with the fewest replicas of the deployment, of equals the first name."""
+        """Place replicas on the cluster with the fewest replicas of the deployment. Equal clusters are sorted by
+        name."""
         counts = state.counts
         eligible = self._eligible_for(state.deployment)
         unused = (name for name in eligible if name not in counts)
@@ -296,7 +298,7 @@ class Filler:
                 heapq.heappush(used, (counts[name], name))
 
     def _fill_by(self, state: State, distribution: Distribution) -> None:
-        """The first cluster in the order of a distribution that allows one more."""
+        """Place replicas on the first cluster in the order of a distribution that allows one more replica."""
         candidates = [name for name in self._eligible_for(state.deployment) if not self._is_refused(state, name)]
         counts = state.counts
         while state.missing > 0:
@@ -310,8 +312,8 @@ class Filler:
                 candidates.remove(name)
 
     def _fill_cheapest(self, state: State, cheapest: CheapestPlaces, distribution: Distribution | None) -> None:
-        """The cheapest place that the limits on cost allow, after the order of a distribution; of equal ones as
-        without limits."""
+        """Place replicas at the lowest cost that the limits allow, after the order of a distribution. Equal costs have
+        the order without limits."""
         counts = state.counts
         candidates = list(self._eligible_for(state.deployment))
         while state.missing > 0:
@@ -340,7 +342,7 @@ class Filler:
         return fit is not None
 
     def _fit(self, state: State, name: str) -> ReplicaFit | None:
-        """Return a place on a cluster, None without a place. A refusal is cached until the cluster changes."""
+        """Return a placement on a cluster, None without a placement. A refusal is cached until the cluster changes."""
         if state.deployment.cost is not None:
             offer = self._cheapest(state, state.deployment.cost).offer(name)
             return None if isinstance(offer, str) else offer.fit
@@ -353,7 +355,7 @@ class Filler:
         return fits[0]
 
     def _is_refused(self, state: State, name: str) -> bool:
-        """Return whether a cluster had no place for a replica, and nothing changed there since."""
+        """Return True if a cluster had no placement for a replica, and is unchanged since then."""
         return self._refused.get(id(state.engines), {}).get(name) == self._capacity.version(name)
 
     def _take(self, state: State, name: str, fit: ReplicaFit) -> None:
@@ -361,7 +363,7 @@ class Filler:
         state.new.setdefault(name, []).append(fit)
 
     def _distribution(self, state: State) -> Distribution | None:
-        """Return what a deployment asks of the distribution of its replicas; None for one that asks for nothing."""
+        """Return the constraints for the distribution of a deployment's replicas, None without constraints."""
         deployment = state.deployment
         if not deployment.is_distributed:
             return None
@@ -371,7 +373,7 @@ class Filler:
         return self._distributions[deployment.key]
 
     def _eligible_for(self, deployment: Deployment) -> dict[str, None]:
-        """The clusters that a deployment may use, sorted by name; the same object for the same clusters."""
+        """Return the eligible clusters of a deployment by name. Equal constraints return the same object."""
         key = (tuple(sorted(deployment.cluster_selector.items())), deployment.tolerations)
         if key not in self._eligible:
             self._eligible[key] = dict.fromkeys(
@@ -382,11 +384,11 @@ class Filler:
 
 @dataclass
 class _Priority:
-    """Deployments of one priority whose new replicas can move, in filling order.
+    """New replicas of deployments with one priority, in filling order. They can move.
 
     filled: new replicas by deployment.
-    hopeless: engines and clusters where no rearrangement frees capacity until a preemption frees devices. The value
-        is True if a search reached its limit.
+    hopeless: engines and clusters without a rearrangement that frees capacity, until a preemption frees devices. The
+        value is True if a search reached its limit.
     """
 
     filled: dict[tuple[str, str], NewReplicas] = field(default_factory=dict)
@@ -394,7 +396,7 @@ class _Priority:
 
 
 class _Allows:
-    """Check that a distribution allows new replicas beside those that are kept."""
+    """Check that a distribution allows new replicas in addition to the kept replicas."""
 
     def __init__(self, distribution: Distribution, kept_counts: Counter[str]) -> None:
         self._distribution = distribution

@@ -1,8 +1,8 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""A place for one replica on one cluster, with what all its pools have left.
+"""Placement of one replica on one cluster with the free capacity of all its pools.
 
-Every engine goes whole onto one pool; a gang that no pool takes may be spread over pools of one fabric.
+All pods of an engine run on one pool. A gang that does not fit one pool can be spread over pools of one fabric.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .packing import Packing
 from .search_budget import Work
 from .selector_budget import Evaluations
 
-# More ways to claim for all members of an engine than these only come from classes made to have them.
+# Limit on combinations of claims for the members of an engine. Only artificial classes have more combinations.
 MAX_FITS = 64
 
 # Demands that a replica is charged with, by pool.
@@ -32,7 +32,7 @@ Charges = tuple[tuple[Pool, Demand], ...]
 
 @dataclass(frozen=True)
 class EngineFit:
-    """An engine on a kind of node: how each member's requests resolve, and what that takes from the pool."""
+    """Engine on a kind of node: the resolutions of the requests of its members, and the demand on the pool."""
 
     resolutions: tuple[Resolution, ...]
     demand: Demand
@@ -53,14 +53,14 @@ class EngineFit:
 
 @dataclass(frozen=True)
 class ReplicaFit:
-    """A place for a replica on a cluster: its engines with their pools, and what these are charged."""
+    """Placement of a replica on a cluster: its engines with their pools, and the charges of these pools."""
 
     engines: tuple[PlacedEngine, ...]
     charges: Charges
 
 
 class FleetCapacity:
-    """The ledgers of all pools of the fleet, and places for replicas on the pools of one cluster."""
+    """Ledgers of all pools of the fleet, and placements for replicas on the pools of one cluster."""
 
     def __init__(
         self, clusters: Mapping[str, Cluster], options: Options, evaluations: Evaluations | None = None
@@ -74,7 +74,7 @@ class FleetCapacity:
         self._ledgers: dict[tuple[str, str], Ledger] = {}
         self._packings: dict[object, Packing] = {}
         self._versions = Counter[str]()
-        # Clusters whose pools have the same devices and fabrics in the same order are of one kind.
+        # Clusters are of one kind if their pools have the same devices and fabrics in the same order.
         self._kinds: dict[object, int] = {}
         self._kind_of: dict[str, int] = {}
         self._needs: dict[object, tuple[Need, ...]] = {}
@@ -93,7 +93,7 @@ class FleetCapacity:
         return ledger
 
     def version(self, cluster: str) -> int:
-        """Return a number that increases whenever what is charged on a cluster changes."""
+        """Return a number that increases with every change of the charges on a cluster."""
         return self._versions[cluster]
 
     def overcommitted(self) -> list[tuple[str, str, str]]:
@@ -106,7 +106,7 @@ class FleetCapacity:
         return self.ledger(cluster, pool).occupied
 
     def free_nodes(self, cluster: str, pool: Pool) -> int:
-        """Return the number of nodes in a pool whose devices are all free."""
+        """Return the number of nodes in a pool with only free devices."""
         return self.ledger(cluster, pool).free_nodes
 
     def _kind(self, cluster: Cluster) -> int:
@@ -118,7 +118,7 @@ class FleetCapacity:
         return kind
 
     def claiming(self, engine: Engine, cluster: Cluster) -> tuple[bool, ...]:
-        """Return which members of an engine would claim a device on some pool of the cluster, whatever room it has."""
+        """Return True for each member that would claim a device on any pool, regardless of free capacity."""
         key = (id(engine), self._kind(cluster))
         claims = self._claiming.get(key)
         if claims is None:
@@ -130,10 +130,11 @@ class FleetCapacity:
         return claims
 
     def fits_of(self, engine: Engine, devices: tuple[Device, ...], claiming: tuple[bool, ...]) -> tuple[EngineFit, ...]:
-        """Return how an engine can be served by nodes with these devices, first choice first; empty when it cannot be.
+        """Return the ways to serve an engine on nodes with these devices, the first choice first. Empty if impossible.
 
-        `claiming` says of each member whether it has to claim a device through DRA, as it would on some pool of the
-        cluster. At least one has to: without a claim nothing binds the engine to a node.
+        claiming: True for each member that must claim a device through DRA, because it would claim a device on some
+            pool of the cluster. At least one member must claim a device, because only a claim binds the engine to a
+            node.
         """
         key = (id(engine), id(devices), claiming)
         engine_fits = self._fits.get(key)
@@ -150,7 +151,7 @@ class FleetCapacity:
         return engine_fits
 
     def fit(self, engine: Engine, resolutions: Sequence[Resolution]) -> EngineFit | None:
-        """The engine with this resolution per member; None when no member claims a device."""
+        """Return the engine with a resolution for each member, None if no member claims a device."""
         if not any(resolution.claims for resolution in resolutions):
             return None
         pod_sets = tuple(
@@ -161,7 +162,7 @@ class FleetCapacity:
         return EngineFit(tuple(resolutions), Demand(engine.copies, pod_sets))
 
     def charge(self, cluster: str, engines: Iterable[PlacedEngine]) -> None:
-        """Charge a replica as it was observed. Pools that no longer exist are passed over."""
+        """Charge an observed replica. Pools that no longer exist are skipped."""
         fleet_cluster = self._clusters.get(cluster)
         pools = {pool.name: pool for pool in fleet_cluster.pools} if fleet_cluster else {}
         for engine in engines:
@@ -182,14 +183,14 @@ class FleetCapacity:
         self._versions[cluster] += 1
 
     def least(self, engines: Sequence[Engine], cluster: Cluster) -> int:
-        """Return what a replica takes of a cluster at least: devices or, where pods are charged whole nodes, nodes.
+        """Return the minimum number of devices that a replica uses on a cluster, or of nodes if pods use whole nodes.
 
-        It is the sum of what each pod takes on the pool where it takes least, be they different pools."""
+        It is the sum of the minimum for each pod. Different pods can have their minimum on different pools."""
         needs = [need for engine in engines for need in self._needs_of(engine, cluster)]
         return sum(need.pods * min((sum(vector) for __, vector in need.options), default=0) for need in needs)
 
     def totals(self, engines: Sequence[Engine], cluster: Cluster) -> Totals:
-        """Return the sums of what engines need on a cluster."""
+        """Return the sums of the needs of engines on a cluster."""
         key = (tuple(map(id, engines)), _pools_of(cluster))
         totals = self._totals.get(key)
         if totals is None:
@@ -209,7 +210,7 @@ class FleetCapacity:
         return needs
 
     def _options(self, member: Member, cluster: Cluster) -> Iterator[tuple[int, Vector]]:
-        """Return what a pod may take: positions of pools with vectors of devices, by itself or in a spread gang."""
+        """Yield the choices of a pod, in one pool or a spread gang: positions of pools with vectors of devices."""
         order = {pool.name: position for position, pool in enumerate(cluster.pools)}
         views = [(pool, pool.devices) for pool in cluster.pools]
         for fabric, pools in self.gang_placer.fabrics(cluster).items():
@@ -222,17 +223,17 @@ class FleetCapacity:
                     yield from ((order[pool.name], vector) for vector in resolution.vectors)
 
     def has_room(self, cluster: str, layout: Layout) -> bool:
-        """Return whether every pool of an engine takes its part."""
+        """Return True if every pool of an engine has free capacity for its part."""
         return all(self.ledger(cluster, pool).fits(demand) for pool, demand in layout.demands)
 
     def charge_layout(self, cluster: str, layout: Layout) -> None:
-        """Charge an engine on its pools, whether it fits or not."""
+        """Charge an engine on its pools, even if it does not fit."""
         for pool, demand in layout.demands:
             self.ledger(cluster, pool).add(demand)
         self._versions[cluster] += 1
 
     def discharge_layout(self, cluster: str, layout: Layout) -> None:
-        """Take back what `charge_layout` charged."""
+        """Undo `charge_layout`."""
         for pool, demand in layout.demands:
             self.ledger(cluster, pool).remove(demand)
         self._versions[cluster] += 1
@@ -250,7 +251,7 @@ class FleetCapacity:
         self._versions[cluster] += 1
 
     def without(self, cluster: Cluster, fits: Iterable[ReplicaFit]) -> dict[str, Ledger]:
-        """Return ledgers of the pools of a cluster, by name, as they are without these replicas."""
+        """Return ledgers of the pools of a cluster without these replicas, by name."""
         ledgers = {pool.name: self.ledger(cluster.name, pool).copy() for pool in cluster.pools}
         for fit in fits:
             for pool, demand in fit.charges:
@@ -265,13 +266,15 @@ class FleetCapacity:
     def joint_fit(
         self, replicas: Sequence[Sequence[Engine]], cluster: Cluster, ledgers: Mapping[str, Ledger]
     ) -> list[ReplicaFit] | None:
-        """Return fits for several replicas, each given by its engines, that share one cluster. Return None if the
-        replicas do not fit. Nothing is charged. `ledgers` replace the ledgers of the cluster's pools.
+        """Return fits for several replicas on one cluster, None if they do not fit. Nothing is charged.
+
+        replicas: engines of each replica.
+        ledgers: ledgers that replace the ledgers of the cluster's pools.
 
         Each engine, in order, uses the first pool that fits. `Exact` backtracks. If the replicas do not fit with one
         pool per engine, `Exact` spreads as few gangs as possible over pools of one fabric.
         """
-        # Equal engines stand together, as places of them can be exchanged.
+        # Equal engines are consecutive because their placements are interchangeable.
         together: dict[int, list[Engine]] = {}
         for engine in itertools.chain.from_iterable(replicas):
             together.setdefault(id(engine), []).append(engine)
@@ -290,20 +293,20 @@ class FleetCapacity:
         return None
 
     def splittable(self, engines: Sequence[Engine], cluster: Cluster) -> int:
-        """Return how many of the engines may be spread over pools of one fabric."""
+        """Return the number of engines that can be spread over pools of one fabric."""
         if self.options.search != "Exact" or not any(pool.fabrics for pool in cluster.pools):
             return 0
         return sum(map(is_gang, engines)) if self.gang_placer.fabrics(cluster) else 0
 
 
 def _pools_of(cluster: Cluster) -> tuple[tuple[int, tuple[Fabric, ...]], ...]:
-    """Return what the pools of a cluster offer to an engine: the same for pools with the same devices and fabrics."""
+    """Return a key of the pools of a cluster. Pools with the same devices and fabrics have the same key."""
     return tuple((id(pool.devices), pool.fabrics) for pool in cluster.pools)
 
 
 @dataclass(frozen=True)
 class _Choice:
-    """An engine on its pools. `rank` is the position of pool and claim on a single pool; None when it is spread."""
+    """Engine on its pools. `rank`: position of the pool and the claim on a single pool. None for a spread engine."""
 
     engine: Engine
     placed: PlacedEngine
@@ -312,7 +315,7 @@ class _Choice:
 
 
 class _Assignment:
-    """The search for places for engines on one cluster. What it chose is charged until it is taken back."""
+    """Search for placements of engines on one cluster. Chosen placements are charged until `take_back`."""
 
     def __init__(
         self, capacity: FleetCapacity, engines: Sequence[Engine], cluster: Cluster, ledgers: Mapping[str, Ledger]
@@ -327,8 +330,8 @@ class _Assignment:
         self._failed: set[object] = set()
 
     def succeeds(self, split: int) -> bool:
-        """Choose places for all engines, at most `split` of them over several pools; False, and nothing charged, when
-        that fails."""
+        """Choose placements for all engines, with at most `split` spread engines. Return False, without charges, if
+        this fails."""
         choices = [self._choices(split)]
         while len(self._chosen) < len(self._engines):
             choice = next(choices[-1], None)
@@ -348,7 +351,7 @@ class _Assignment:
         return True
 
     def _choices(self, split: int) -> Iterator[_Choice]:
-        """The places that the next engine finds beside those that are chosen."""
+        """Yield the placements of the next engine in addition to the chosen placements."""
         if len(self._chosen) == len(self._engines) or self._is_hopeless():
             return
         engine = self._engines[len(self._chosen)]
@@ -372,21 +375,21 @@ class _Assignment:
             self._failed.add(state)
 
     def _state(self, least_rank: tuple[int, int], split: int) -> object:
-        """Return what the places of the next engines depend on: the same for places that are only exchanged."""
+        """Return the state that placements of the next engines depend on. Exchanged placements have the same state."""
         return len(self._chosen), least_rank, split, tuple(self._ledger(pool).state for pool in self._cluster.pools)
 
     def _is_hopeless(self) -> bool:
-        """Return True when the engines that are not yet chosen for need more than is left, wherever they go."""
+        """Return True if the remaining engines need more than the free capacity on any pools."""
         ledgers = [self._ledger(pool) for pool in self._cluster.pools]
         return self._totals is not None and self._totals.exceed(len(self._chosen), ledgers)
 
     def _least_rank(self, engine: Engine) -> tuple[int, int]:
-        """Of equal engines the order does not matter, so that each goes nowhere before the one before it."""
+        """Return the first allowed rank. The order of equal engines is irrelevant, so their ranks never decrease."""
         previous = self._chosen[-1] if self._chosen else None
         return previous.rank if previous and previous.engine is engine and previous.rank else (0, 0)
 
     def _is_over(self) -> bool:
-        """Return True when no other choice may be tried: `Greedy` tries the first one alone."""
+        """Return True if no other choice is allowed, because `Greedy` tries only the first choice, or without steps."""
         return self._capacity.options.search == "Greedy" or not self._spend()
 
     def _spend(self) -> bool:
@@ -396,7 +399,7 @@ class _Assignment:
         return not self.cut
 
     def take_back(self) -> None:
-        """Take back what is charged for what was chosen, and keep the choice."""
+        """Undo the charges of the chosen placements, and keep the choice."""
         chosen = list(self._chosen)
         while self._chosen:
             self._take_back_last()
@@ -407,7 +410,7 @@ class _Assignment:
             self._ledger(pool).remove(demand)
 
     def by_replica(self, replicas: Sequence[Sequence[Engine]]) -> Iterator[ReplicaFit]:
-        """Return what was chosen for each replica."""
+        """Yield the chosen placements of each replica."""
         choices: dict[int, list[_Choice]] = {}
         for choice in reversed(self._chosen):
             choices.setdefault(id(choice.engine), []).append(choice)

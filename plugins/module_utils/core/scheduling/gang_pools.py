@@ -1,10 +1,10 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Places for a gang that no single pool takes: over several pools of one fabric.
+"""Placement of a gang over several pools of one fabric, if no single pool fits the gang.
 
-Every copy of the engine is spread alike, so that one workload describes them all: the leader on one pool, a fixed
-number of workers on each. All pods of a member share a claim template, so a member goes only onto pools on which its
-requests resolve to the same DeviceClasses.
+All copies of the engine have the same distribution, because one workload describes all copies: the leader on one pool,
+and a fixed number of workers on each pool. All pods of a member share a claim template. Therefore, a member uses only
+pools that resolve its requests to the same DeviceClasses.
 """
 
 from __future__ import annotations
@@ -22,40 +22,41 @@ from .layout import Layout, Part
 from .matching import Matcher, Resolution
 from .model import Cluster, Engine, Fabric, Member, Pool
 
-# How the requests of the leader and of a worker resolve on a pool.
+# Resolutions of the requests of the leader and of a worker on a pool.
 Asked = tuple[tuple[Resolution, ...], tuple[Resolution, ...]]
 
-# A pool with its ledger, and what is asked of it.
+# A pool with its ledger, and the resolutions of the requests on it.
 _Room = tuple[Pool, Ledger, Asked]
 
-# Only the ledgers of the fleet.
+# Default: the ledgers of the fleet.
 _OWN: Mapping[str, Ledger] = MappingProxyType({})
 
 # A pool of a fabric, with the devices that pods on this fabric may use.
 View = tuple[Pool, tuple[Device, ...]]
 
-# Choices of pool and claim for the leader and of claim for the workers; more only come from classes made to have them.
+# Limit on choices of pool and claim for the leader, and of claim for workers. Only artificial classes have more
+# choices.
 MAX_OPTIONS = 64
 
 
 def is_gang(engine: Engine) -> bool:
-    """Return whether the engine is one Leader and its Workers, which may be on several pools of one fabric."""
+    """Return True for an engine of one Leader and its Workers. Its pods can be on several pools of one fabric."""
     return sorted(member.role for member in engine.members) == ["Leader", "Worker"] and (
         member(engine, "Leader").pods == 1
     )
 
 
 def member(engine: Engine, role: str) -> Member:
-    """The member of a gang with this role."""
+    """Return the member of a gang with this role."""
     return next(member for member in engine.members if member.role == role)
 
 
 @dataclass(frozen=True)
 class Option:
-    """A pool and a claim for the leader, a claim for the workers, and the most workers of a copy that go beside it.
+    """Pool and claim for the leader, claim for the workers, and the maximum number of workers of a copy next to it.
 
-    `rooms` has a part per pool that takes workers, with the most it takes, never more than the engine has: the leader's
-    pool first, then the pool with most room.
+    rooms: for each pool that fits workers, the maximum number of workers, limited to the workers of the engine. The
+        pool of the leader comes first, then the pools with the most workers.
     """
 
     leader: Part
@@ -63,14 +64,14 @@ class Option:
 
     @cached_property
     def pods(self) -> int:
-        """Return how many pods of a copy find a place, leader included; may be more than a copy has."""
+        """Return the number of pods of a copy that fit, including the leader. Can exceed the pods of the copy."""
         return 1 + sum(room.pods for room in self.rooms)
 
     def layouts(self, engine: Engine) -> Iterator[Layout]:
         """Yield every distribution of the gang over at least two pools.
 
-        First all workers on one pool, then as few pools as there can be: pods of a member on one pool are bound to it,
-        while a cluster may spread those of several pools otherwise than the plan has it.
+        The distribution with all workers on one pool comes first, then distributions over few pools. Pods of a member
+        on one pool are bound to it, but a cluster might spread pods on several pools differently than planned.
         """
         pods = member(engine, "Worker").pods
         for room in self.rooms:
@@ -87,7 +88,7 @@ class Option:
 
 
 class GangPlacer:
-    """Search for places with what the pools have left; charges nothing."""
+    """Search for placements in the free capacity of pools. It charges nothing."""
 
     def __init__(
         self,
@@ -95,13 +96,13 @@ class GangPlacer:
         ledger: Callable[[str, Pool], Ledger],
         claiming: Callable[[Engine, Cluster], tuple[bool, ...]],
     ) -> None:
-        """`claiming` says which members of an engine would claim a device on some pool of a cluster."""
+        """`claiming` returns True for each member of an engine that would claim a device on some pool of a cluster."""
         self._claiming = claiming
         self._matcher = matcher
         self._ledger = ledger
         self._views = FabricViews()
         self._shared: dict[object, dict[Fabric, tuple[Pool, ...]]] = {}
-        # Results of `options`, with the state of the ledgers for which they are valid.
+        # Results of `options`, with the state of the ledgers that they are valid for.
         self._known: dict[object, tuple[object, tuple[Option, ...]]] = {}
 
     def fabrics(self, cluster: Cluster) -> dict[Fabric, tuple[Pool, ...]]:
@@ -113,18 +114,19 @@ class GangPlacer:
         return fabrics
 
     def devices(self, fabric: Fabric, pool: Pool) -> tuple[Device, ...]:
-        """A pool's devices as pods that talk over the fabric see them."""
+        """Return the devices of a pool for pods that communicate over a fabric."""
         return self._views.on(fabric, pool.devices)
 
     def views(self, fabric: Fabric, pools: Sequence[Pool]) -> list[View]:
-        """The pools of a fabric, each with what `devices` says of it."""
+        """Return the pools of a fabric with the result of `devices`."""
         return [(pool, self.devices(fabric, pool)) for pool in pools]
 
     def layouts(self, engine: Engine, cluster: Cluster, ledgers: Mapping[str, Ledger] = _OWN) -> Iterator[Layout]:
-        """Yield places for a gang over pools of one fabric. `ledgers` replace the ledgers of the pools of the cluster.
+        """Yield placements for a gang over pools of one fabric. `ledgers` replace the ledgers of the pools of the
+        cluster.
 
-        The fewest pools first, of equals those that spread no member, then the first pool for the leader.
-        That each fits is likely, not certain: the ledgers decide once all of it is known.
+        The fewest pools come first, then placements without spread members, then the first pool for the leader. A
+        placement is likely to fit, but only the ledgers can decide this for the complete placement.
         """
         order = {pool.name: position for position, pool in enumerate(cluster.pools)}
         ranked: list[tuple[tuple[int, int, int], Layout, Iterator[Layout]]] = []
@@ -147,10 +149,10 @@ class GangPlacer:
     def options(
         self, engine: Engine, cluster: Cluster, views: Sequence[View], ledgers: Mapping[str, Ledger] = _OWN
     ) -> tuple[Option, ...]:
-        """The choices for a gang on these pools of a cluster, in their order, whether all its workers find room or not.
+        """Return the choices for a gang on these pools of a cluster, in order, even if not all workers fit.
 
-        A member that would claim a device on some pool of the cluster has to on those that it goes to. Engines of which
-        the pools are asked the same, as long as nothing is charged, get the same answer.
+        A member that would claim a device on some pool of the cluster must claim a device on each of its pools. Engines
+        with the same requests on the pools share one result as long as the charges do not change.
         """
         leader, worker = member(engine, "Leader"), member(engine, "Worker")
         pools = tuple(pool for pool, __ in views)
@@ -175,7 +177,7 @@ class GangPlacer:
         return cached[1]
 
     def most(self, cluster: str, copies: int, member_part: Part, neighbors: tuple[PodSet, ...]) -> int:
-        """Return how many pods of a part fit on its pool in every copy, next to other pods of the copy."""
+        """Return the number of pods of a part that fit on its pool in every copy, next to other pods of the copy."""
         return self._most(self._ledger(cluster, member_part.pool), copies, member_part, neighbors)
 
     @staticmethod
@@ -186,7 +188,7 @@ class GangPlacer:
         def fits(count: int) -> bool:
             return ledger.fits(Demand(copies, (*neighbors, PodSet(count, member_part.resolution.vectors))))
 
-        # Each pod of a copy is on a node of its own.
+        # Each pod of a copy is on a separate node.
         high = min(member_part.pods, member_part.pool.nodes - sum(pod_set.pods for pod_set in neighbors))
         if high <= 0 or not fits(1):
             return 0

@@ -38,7 +38,7 @@ def image_need(image: str) -> ImageNeed:
 
 
 def image_refusal(need: ImageNeed, device: Device) -> str:
-    """Return why an image cannot run on the node of a device. Empty if it can."""
+    """Return the reason why an image cannot run on the node of a device. Empty if it can."""
     if not need.architecture or not device.architecture or need.architecture == device.architecture:
         return ""
     return f"the image is for {need.architecture}, and its nodes are {device.architecture}"
@@ -47,8 +47,8 @@ def image_refusal(need: ImageNeed, device: Device) -> str:
 def driver_warnings(
     deployments: Iterable[Deployment], clusters: Iterable[Cluster], placements: Iterable[Placement]
 ) -> tuple[Refusal, ...]:
-    """Return the node pools whose GPU driver might be too old for the image of a replica. The same warning of several
-    clusters is returned once."""
+    """Return warnings about GPU drivers of node pools that might be too old for the image of a replica. Equal warnings
+    of several clusters are merged."""
     needs = {
         (deployment.namespace, deployment.name, engine.name, member.role): request.image
         for deployment in deployments

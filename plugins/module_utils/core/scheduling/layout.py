@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""An engine with the pools of its pods: what it takes from each, and how that is written down."""
+"""Distribution of the pods of an engine over pools, with the demand on each pool and the result for a ModelReplica."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .model import Engine, Member, PlacedEngine, PlacedMember, Pool
 
 @dataclass(frozen=True)
 class Part:
-    """Pods of one member on one pool: how many per copy, and how their requests resolve there."""
+    """Pods of one member on one pool: their number in a copy, and the resolution of their requests."""
 
     pool: Pool
     pods: int
@@ -24,10 +24,10 @@ class Part:
 
 @dataclass(frozen=True)
 class Layout:
-    """An engine on its pools: the parts of each member, in the order of the engine's members.
+    """Engine on its pools: the parts of each member, in the order of the engine's members.
 
-    Several parts of a member are pods spread over pools of one fabric. They claim through the same DeviceClasses, as
-    all pods of a member are made from one template.
+    A member with several parts has pods on several pools of one fabric. All parts claim through the same DeviceClasses,
+    because all pods of a member have one template.
     """
 
     engine: Engine
@@ -35,7 +35,7 @@ class Layout:
 
     @cached_property
     def demands(self) -> tuple[tuple[Pool, Demand], ...]:
-        """Return the charge of every pool with a claiming pod."""
+        """Return the demand on every pool that has a pod with a claim."""
         pools: dict[str, Pool] = {}
         sets_by_pool: dict[str, list[PodSet]] = {}
         for member_parts in self.members:
@@ -51,14 +51,14 @@ class Layout:
 
     @property
     def pools(self) -> tuple[str, ...]:
-        """Return the names of the pools, each once."""
+        """Return the unique names of the pools."""
         return tuple(
             dict.fromkeys(member_part.pool.name for member_parts in self.members for member_part in member_parts)
         )
 
     @property
     def claims(self) -> bool:
-        """Return whether any pod claims a device: without a claim nothing binds the engine to a node."""
+        """Return True if any pod claims a device. Without a claim nothing binds the engine to a node."""
         return any(member_part.resolution.claims for member_parts in self.members for member_part in member_parts)
 
     def placed(self) -> PlacedEngine:

@@ -1,14 +1,14 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Matching of devices: which ones of a node can serve the requests of one pod.
+"""Matching of the requests of a pod and the devices of a node.
 
-A request is served by one kind of device (an entry of the pool's InferenceClass), as the DeviceClass that its claim
-names is taken from there. `DRA` devices are claimed and count against a node; `Synthetic` ones are only matched.
+One kind of device (an entry of the pool's InferenceClass) serves a request, because its DeviceClass is the DeviceClass
+of the claim. `DRA` devices are claimed and count against a node. `Synthetic` devices are only matched.
 
-Devices of one kind have the attributes of their kind. So a constraint holds where all kinds that serve its requests
-publish one value, and fails where they differ. Where none of them publishes the attribute, as its value differs from
-device to device, it is not known here which devices go together: a pod is then charged all devices of these kinds on
-its node, so that no other pod can take the one that it needs.
+Devices of one kind have the attributes of their kind. Therefore, a constraint is met if all kinds that serve its
+requests publish one value, and violated if the values differ. If the value differs from device to device, no kind
+publishes the attribute, so the devices that belong together are unknown. A pod is then charged all devices of these
+kinds on its node, so that no other pod can use the device that it needs.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ Vector = tuple[int, ...]
 Kind = tuple[str, str]
 """Name of a kind of device, and the selector that separates it from other kinds of its DeviceClass."""
 
-# A pod with 16 requests over 16 kinds of device has more assignments than can be searched. An answer that would need
-# more than these counts as undecided.
+# A pod with 16 requests over 16 kinds of device has too many assignments to search. A result that needs more than these
+# limits is undecided.
 MAX_VECTORS = 64
 MAX_STEPS = 20_000
 
 
 @dataclass(frozen=True)
 class Resolution:
-    """One way in which a pool's node serves a pod.
+    """One way to serve a pod on a node of a pool.
 
-    `device_classes`: per request the DeviceClass to claim through, None for a Synthetic device. `vectors`: the device
-    counts a node may be charged with, one entry per device of the pool, in the order in which they are tried. Several
-    vectors belong to one resolution when kinds of device share a DeviceClass: the claim is then the same. `unpublished`
-    are the attributes of constraints for which devices are charged whole. `kinds`: what claims of a running replica say
-    of the kinds of device that they accept, by the name of the request.
+    device_classes: DeviceClass to claim for each request, None for a Synthetic device.
+    vectors: alternative charges of a node, in order of preference: the number of devices, by device of the pool. If
+        several kinds of device have one DeviceClass, several vectors have the same claim.
+    unpublished: attributes of constraints without published values. Their devices are charged completely.
+    kinds: kinds of device that claims of a running replica are limited to, by the name of the request.
     """
 
     device_classes: tuple[str | None, ...]
@@ -60,30 +60,34 @@ class Resolution:
 
 @dataclass(frozen=True)
 class Way:
-    """One way to allocate a claim: what it takes from a node, and by request the position of the kind of device that
-    serves it and the positions of all kinds that the request accepts."""
+    """One way to allocate a claim.
+
+    vector: devices that the claim uses on a node.
+    kinds: position of the kind of device that serves each request.
+    accepted: positions of all kinds that each request accepts.
+    """
 
     vector: Vector
     kinds: tuple[int, ...]
     accepted: tuple[tuple[int, ...], ...]
 
 
-# Requests and constraints of a pod, which is all that it asks of its node, and the identity of a pool's devices.
+# Requests and constraints of a pod, and the id() of the devices of a pool. Other properties do not affect the result.
 _Question = tuple[tuple[Request, ...], tuple[Constraint, ...], int]
 
 
 class Matcher:
-    """Resolves members against pools, each distinct pair once.
+    """Resolver of members on pools. Each distinct pair is resolved once.
 
-    Devices are distinguished by the identity of the pool's tuple: pools of one InferenceClass share it, which makes a
-    fleet of thousands of pools cost as much as its few classes.
+    The id() of the tuple of a pool identifies its devices. Pools of one InferenceClass share the tuple, so a fleet of
+    thousands of pools requires no more work than its few classes.
     """
 
     def __init__(self, search: Search, evaluations: Evaluations | None = None, work: Work | None = None) -> None:
         self._search = search
         self._evaluations = evaluations or Evaluations()
         self.work = work or Work()
-        # Questions with more answers than were collected.
+        # Queries with more results than the limit.
         self._limited: set[_Question] = set()
         self._resolved: dict[_Question, tuple[Resolution, ...]] = {}
         self._claiming: dict[_Question, tuple[Resolution, ...]] = {}
@@ -91,7 +95,7 @@ class Matcher:
         self._failing: dict[tuple[Request, int], list[Device]] = {}
         self._failures: dict[tuple[Request, int], dict[str | None, str]] = {}
         self._observed: dict[tuple[object, int], tuple[Vector, ...]] = {}
-        # Keeps the tuples whose id() is a key above from being collected, and their id from being given away again.
+        # References to the tuples with the id() of a key above. Without them another object could have the same id().
         self._alive: dict[int, tuple[Device, ...]] = {}
 
     def resolve(
@@ -134,12 +138,12 @@ class Matcher:
         return resolutions
 
     def claimable(self, member: Member, pools: Sequence[Pool]) -> Iterator[Pool]:
-        """Those of the pools on which a pod of the member would claim a device."""
+        """Return the pools with a device that a pod of the member would claim."""
         return (pool for pool in pools if self.resolve(member, pool.devices, claiming=True))
 
     def candidates(self, request: Request, devices: tuple[Device, ...]) -> tuple[int, ...]:
-        """Return the positions of the devices that satisfy all selectors of a request and hold its model, whatever
-        their count."""
+        """Return the positions of the devices that satisfy all selectors of a request and that fit its model,
+        regardless of their count."""
         key = (request, id(devices))
         candidates = self._candidates.get(key)
         if candidates is None:
@@ -176,7 +180,7 @@ class Matcher:
         return failures
 
     def needs_guard(self, claimed: Mapping[str, Any], devices: tuple[Device, ...]) -> bool:
-        """Return whether a selector of a claim fails on a device that kube-scheduler might evaluate: a device of the
+        """Return True if a selector of a claim fails on a device that kube-scheduler might evaluate: a device of the
         DeviceClass or of the same driver, because DeviceClasses can overlap. Raises SelectorError."""
         device_class, request = _claimed_request(claimed)
         self.candidates(request, devices)
@@ -191,11 +195,11 @@ class Matcher:
         constraints: tuple[Mapping[str, Any], ...],
         devices: tuple[Device, ...],
     ) -> tuple[Vector, ...]:
-        """Return what a running pod may take from a node, by the `deviceRequests` and `deviceConstraints` of its
-        ModelReplica.
+        """Return the alternative charges of a running pod on a node, from the `deviceRequests` and `deviceConstraints`
+        of its ModelReplica.
 
-        A selector that no longer fits (the class was edited) does not make the pod disappear: then its DeviceClass
-        alone decides. A DeviceClass that no device of the pool has takes nothing.
+        If no device satisfies a selector because the class was edited, all devices of the DeviceClass count as
+        accepted. A DeviceClass without devices in the pool is not charged.
         """
         entries = tuple(_claimed_request(entry) for entry in claimed)
         bound = tuple(_claimed_constraint(entry) for entry in constraints)
@@ -212,8 +216,8 @@ class Matcher:
         constraints: tuple[Mapping[str, Any], ...],
         devices: tuple[Device, ...],
     ) -> tuple[Way, ...]:
-        """Return the ways to allocate the claim of a pod on a node with these devices, each with one kind of device for
-        each request, the first choice first."""
+        """Return the ways to allocate the claim of a pod on a node with these devices, with one kind of device for each
+        request. The first choice comes first."""
         requests = tuple(_claimed_request(entry)[1] for entry in claimed)
         accepted = self.accepted(claimed, devices)
         node = _Node(requests, tuple(map(_claimed_constraint, constraints)), devices)
@@ -239,8 +243,8 @@ class Matcher:
     def narrowed(
         self, member: Member, resolution: Resolution, kinds: Mapping[str, Kind], devices: tuple[Device, ...]
     ) -> Resolution:
-        """Return a resolution for a running pod whose claim accepts only these kinds of device, by request. Return
-        `resolution` if the pool no longer has the kinds."""
+        """Return a resolution for a running pod with a claim that is limited to these kinds of device, by request.
+        Return `resolution` if the pool no longer has the kinds."""
         requests = tuple(
             replace(request, selectors=(*request.selectors, kinds[request.name][1]))
             if request.name in kinds
@@ -261,7 +265,7 @@ class Matcher:
     def _resolve(
         self, requests: tuple[Request, ...], constraints: tuple[Constraint, ...], devices: tuple[Device, ...]
     ) -> tuple[tuple[Resolution, ...], bool]:
-        """Return the resolutions, and whether these are all."""
+        """Return the resolutions, and True if they are complete."""
         choices = [self.candidates(request, devices) for request in requests]
         node = _Node(requests, constraints, devices)
         if self._search == "Greedy":
@@ -323,7 +327,7 @@ class Matcher:
 
 
 class _Node:
-    """A node that the requests of one pod are to be served by, with what the constraints say of its devices.
+    """Node to serve the requests of one pod, with the effect of the constraints on its devices.
 
     An assignment has a position among `devices` for each of `requests`.
     """
@@ -341,7 +345,7 @@ class _Node:
         self._values = [[published(device, constraint) for device in devices] for constraint in constraints]
 
     def allows(self, chosen: tuple[int, ...], position: int) -> bool:
-        """Return whether the device at `position` may serve the next request, beside those chosen before."""
+        """Return True if the device at `position` can serve the next request in addition to the chosen devices."""
         if not self._constraints or self.devices[position].claim != "DRA":
             return True
         return all(
@@ -352,7 +356,7 @@ class _Node:
         )
 
     def is_oversized(self, assignment: tuple[int, ...]) -> bool:
-        """Return whether constraints join more claimed devices than one claim can have."""
+        """Return True if constraints join more claimed devices than the maximum of one claim."""
         claimed = [
             (request.name, request.count)
             for request, position in zip(self.requests, assignment, strict=True)
@@ -361,7 +365,7 @@ class _Node:
         return bool(oversized(claimed, [constraint.requests for constraint in self._constraints]))
 
     def vector(self, assignment: tuple[int, ...]) -> Vector:
-        """Return what a node is charged, by device."""
+        """Return the charge of a node, by device."""
         counts = [0] * len(self.devices)
         for request, position in zip(self.requests, assignment, strict=True):
             if self.devices[position].claim == "DRA":
@@ -372,11 +376,11 @@ class _Node:
         return tuple(counts)
 
     def unpublished(self, assignment: tuple[int, ...]) -> tuple[str, ...]:
-        """The attributes of constraints that the devices of an assignment do not publish."""
+        """Return the attributes of constraints that the devices of an assignment do not publish."""
         return tuple(attribute for attribute, __ in self._whole(assignment))
 
     def _whole(self, assignment: tuple[int, ...]) -> list[tuple[str, list[int]]]:
-        """Return (attribute, positions) of every constraint over several devices for which no value is published."""
+        """Return (attribute, positions) of every constraint on several devices without a published value."""
         unpublished = []
         for number, constraint in enumerate(self._constraints):
             covered = [
@@ -391,7 +395,7 @@ class _Node:
 
 
 def published(device: Device, constraint: Constraint) -> tuple[str, str] | None:
-    """Type and value of the attribute of a constraint that a kind of device publishes; None without one."""
+    """Return the type and value that a kind of device publishes for the attribute of a constraint, None without one."""
     value = device.attributes.get(constraint.match_attribute)
     return None if value is None else (type(value).__name__, str(value))
 
@@ -412,8 +416,8 @@ def _first_fit(node: _Node, choices: list[tuple[int, ...]]) -> tuple[int, ...] |
 
 
 def _assignments(node: _Node, choices: list[tuple[int, ...]]) -> tuple[list[tuple[int, ...]], bool]:
-    """Return the assignments of requests to devices that one node can serve, in lexicographic order of the choices, and
-    whether these are all."""
+    """Return the assignments of requests to devices that one node can serve, and True if they are complete. They are in
+    lexicographic order of the choices."""
     free = [device.count for device in node.devices]
     requests = node.requests
     assignments: list[tuple[int, ...]] = []
@@ -453,7 +457,7 @@ def _covers(larger: Vector, smaller: Vector) -> bool:
 
 
 def device_requests(member: Member, resolution: Resolution) -> tuple[Mapping[str, Any], ...]:
-    """The `deviceRequests` of a ModelReplica's member: what of the pod's requests is claimed through DRA."""
+    """Return the `deviceRequests` of the member of a ModelReplica: the requests of a pod that it claims through DRA."""
     kinds = dict(resolution.kinds)
     return tuple(
         with_kind(
@@ -471,7 +475,7 @@ def device_requests(member: Member, resolution: Resolution) -> tuple[Mapping[str
 
 
 def with_kind(entry: Mapping[str, Any], kind: Kind | None) -> Mapping[str, Any]:
-    """Return an entry of `deviceRequests` that accepts one kind of device only; as it is without a kind."""
+    """Return an entry of `deviceRequests` that accepts only one kind of device. Unchanged without a kind."""
     if kind is None:
         return entry
     name, selector = kind
@@ -500,7 +504,7 @@ def request_selectors(entry: Mapping[str, Any]) -> list[str]:
 def device_constraints(member: Member, resolution: Resolution) -> tuple[Mapping[str, Any], ...]:
     """Return the `deviceConstraints` of the member of a ModelReplica: the constraints on its claimed requests.
 
-    One that names requests of which none is claimed is left out: without names it would be about all of them.
+    A constraint on only unclaimed requests is excluded, because without names it would apply to all requests.
     """
     claimed = {entry["name"] for entry in device_requests(member, resolution)}
     constraints: list[Mapping[str, Any]] = []
@@ -514,12 +518,12 @@ def device_constraints(member: Member, resolution: Resolution) -> tuple[Mapping[
 
 
 def _claimed_request(entry: Mapping[str, Any]) -> tuple[str, Request]:
-    """DeviceClass and request of one entry of a ModelReplica's `deviceRequests`."""
+    """Return the DeviceClass and the request of an entry of `deviceRequests` of a ModelReplica."""
     selectors = tuple(str(selector["cel"]) for selector in entry.get("selectors") or () if selector.get("cel"))
     request = Request(str(entry.get("name", "")), int(entry.get("count", 1)), selectors)
     return str(entry.get("deviceClassName", "")), request
 
 
 def _claimed_constraint(entry: Mapping[str, Any]) -> Constraint:
-    """The constraint of one entry of a ModelReplica's `deviceConstraints`."""
+    """Return the constraint of an entry of `deviceConstraints` of a ModelReplica."""
     return Constraint(str(entry.get("matchAttribute", "")), tuple(map(str, entry.get("requests") or ())))

@@ -2,11 +2,13 @@
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """Fit of a model and the memory of devices.
 
-Every number is a bound that the engine needs in any case, so that a refusal is true: weights are parameters times the
-bytes of their type, evenly divided over the devices of the engine's parallelism. Activations, graphs and scales of
-quantised weights come on top and are not counted. The KV cache of a token has a key and a value in each layer for each
-of its heads, 2 x layers x kvHeads x headDim numbers (Kwon et al., "Efficient Memory Management for Large Language Model
-Serving with PagedAttention", https://arxiv.org/abs/2309.06180, section 3).
+Every number is a lower bound for the memory of the engine, so that a refusal is always correct. Weights are parameters
+times the bytes of their type, evenly divided over the devices of the engine's parallelism. Activations, graphs, and
+scales of quantized weights are additional and not counted.
+
+The KV cache of a token has a key and a value in each layer for each of its heads: 2 x layers x kvHeads x headDim
+numbers. The source is Kwon et al., "Efficient Memory Management for Large Language Model Serving with PagedAttention",
+https://arxiv.org/abs/2309.06180, section 3.
 """
 
 from __future__ import annotations
@@ -35,21 +37,21 @@ _BYTES: Mapping[str, Fraction] = {
 UNSURE_CLASS = (
     "a claim may get another device of DeviceClass {}, whose memory the weights do not fit. Exclude that by a selector"
 )
-"""Reason why a device that holds a model is no match."""
+"""Reason why a device that fits a model does not match."""
 
 _NUMBERS = {"M": 10**6, "B": 10**9, "T": 10**12}
 
 
 def engine_memory(model: ServedModel, engine: Any) -> MemoryNeed | None:
-    """Return what a model takes of each device of an engine of a ModelDeployment; None when its flags do not determine
-    it. Those of the pod that serves count."""
+    """Return the memory that a model needs on each device of an engine of a ModelDeployment. None if the flags of the
+    serving pod do not determine it."""
     leader = next(member for member in engine.members if member.role != "Worker")
     use = memory_use(CommandLine.of(leader.template.spec.containers[0]))
     return memory_need(model, use) if use else None
 
 
 def memory_need(model: ServedModel, use: MemoryUse) -> MemoryNeed:
-    """Return what a model takes of each device."""
+    """Return the memory that a model needs on each device."""
     parameters = Fraction(model.parameters[:-1]) * _NUMBERS[model.parameters[-1]]
     tokens = model.context_length or use.context
     cache = tokens * _token_bytes(model, use)
@@ -63,7 +65,7 @@ def memory_need(model: ServedModel, use: MemoryUse) -> MemoryNeed:
 
 
 def _token_bytes(model: ServedModel, use: MemoryUse) -> Fraction:
-    """Return the KV cache of a token on one device; 0 when it is not known. Each device has one head at least."""
+    """Return the size of the KV cache of a token on one device, 0 if unknown. Each device has at least one head."""
     size = _cache_bytes(use.cache_type, model.dtype)
     if not (model.layers and model.kv_heads and model.head_dim and use.tensor and size):
         return Fraction(0)
@@ -72,10 +74,10 @@ def _token_bytes(model: ServedModel, use: MemoryUse) -> Fraction:
 
 
 def _cache_bytes(cache_type: str, dtype: str) -> int:
-    """Return the bytes of a number in the KV cache; 0 for a type that is not known.
+    """Return the bytes of a number in the KV cache, 0 for an unknown type.
 
-    Without a flag it is the type in which the model computes (https://docs.vllm.ai/en/stable/api/vllm/config/cache/,
-    cache_dtype), which has 16 bits for weights of less.
+    Without a flag it is the type of the computations of the model
+    (https://docs.vllm.ai/en/stable/api/vllm/config/cache/, cache_dtype). This type has 16 bits for smaller weights.
     """
     if cache_type in ("", "auto"):
         return max(ceil(_BYTES[dtype]), 2)
@@ -85,13 +87,15 @@ def _cache_bytes(cache_type: str, dtype: str) -> int:
 
 
 def device_memory(device: Device) -> int | None:
-    """Return the bytes of memory that a device publishes; None without."""
+    """Return the published memory of a device in bytes, None if unpublished."""
     memory = device.capacity.get(f"{device.driver}/memory")
     return int(memory.value) if memory else None
 
 
 def weights_refusal(need: MemoryNeed | None, device: Device) -> str:
-    """Return why the weights of a model do not fit the memory of a device, with the numbers; empty when they may."""
+    """Return the reason why the weights of a model do not fit the memory of a device, with numbers. Empty if they
+    might.
+    """
     memory = device_memory(device) if need else None
     if need is None or memory is None or need.weights <= memory * need.fraction:
         return ""
@@ -99,8 +103,8 @@ def weights_refusal(need: MemoryNeed | None, device: Device) -> str:
 
 
 def holding(need: MemoryNeed | None, devices: Sequence[Device], matching: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the positions of matching devices that hold a model, whichever of their DeviceClass the cluster allocates:
-    the claim accepts all that match."""
+    """Return the positions of matching devices that fit a model, for any device of their DeviceClass that the cluster
+    allocates. The claim accepts all matching devices."""
     refused = {position for position in matching if weights_refusal(need, devices[position])}
     classes = {devices[position].device_class_name for position in refused if devices[position].claim == "DRA"}
     return tuple(
@@ -112,8 +116,8 @@ def holding(need: MemoryNeed | None, devices: Sequence[Device], matching: tuple[
 
 
 def cache_shortage(need: MemoryNeed | None, device: Device) -> str:
-    """Return why the KV cache of one request does not fit next to the weights, with the numbers. Empty if it might
-    fit."""
+    """Return the reason why the KV cache of one request does not fit in addition to the weights, with numbers. Empty if
+    it might fit."""
     memory = device_memory(device) if need else None
     if need is None or memory is None or not need.cache or need.weights + need.cache <= memory * need.fraction:
         return ""
@@ -135,7 +139,7 @@ def _has(need: MemoryNeed, memory: int) -> str:
 
 
 def gib(size: int) -> str:
-    """Return a size as text."""
+    """Return a size in GiB as text."""
     return f"{size / 2**30:,.2f} GiB"
 
 
@@ -150,8 +154,8 @@ def as_resident(member: Member) -> Member:
 def memory_shortages(
     deployments: Iterable[Deployment], clusters: Iterable[Cluster], placements: Iterable[Placement]
 ) -> tuple[Refusal, ...]:
-    """Return the pools with replicas whose devices have too little memory, alike ones of several clusters as one:
-    weights of replicas that run already, and KV caches."""
+    """Return warnings about devices with too little memory for placed replicas. Equal warnings of several clusters are
+    merged. They concern weights of running replicas, and KV caches."""
     names_by_shortage: dict[tuple[str, str], set[str]] = {}
     for placed in _placed(deployments, clusters, placements):
         reason = _shortage(placed.need, placed.member, placed.pool)
@@ -182,7 +186,7 @@ class MemoryFit:
 def memory_fits(
     deployments: Iterable[Deployment], clusters: Iterable[Cluster], placements: Iterable[Placement]
 ) -> tuple[MemoryFit, ...]:
-    """Return how models fit the devices that they have, alike ones of several clusters as one."""
+    """Return the memory use of models on their devices. Equal results of several clusters are merged."""
     needs_by_key: dict[tuple[str, str, str, str, str, int], tuple[MemoryNeed, set[str]]] = {}
     for placed in _placed(deployments, clusters, placements):
         for request in placed.member.device_requests:
@@ -220,7 +224,7 @@ class _Placed:
 def _placed(
     deployments: Iterable[Deployment], clusters: Iterable[Cluster], placements: Iterable[Placement]
 ) -> Iterator[_Placed]:
-    """Yield the pods of models whose size is known, by pool."""
+    """Yield the pods of models with a known size, by pool."""
     needs = {deployment.key: engine_needs for deployment in deployments if (engine_needs := _needs(deployment.engines))}
     pools = {(cluster.name, pool.name): pool for cluster in clusters for pool in cluster.pools} if needs else {}
     for placement in placements:
@@ -245,14 +249,15 @@ def _needs(engines: Iterable[Engine]) -> dict[str, MemoryNeed]:
 
 
 def _claimable(request: Mapping[str, Any], pool: Pool) -> list[Device]:
-    """Return the kinds of devices of a pool that a claimed request may get: the one to which it is limited, or those of
-    its DeviceClass."""
+    """Return the kinds of devices of a pool for a claimed request: the kind that it is limited to, or all kinds of its
+    DeviceClass."""
     kinds = [device for device in pool.devices if device.device_class_name == request["deviceClassName"]]
     return [device for device in kinds if device.name == request.get("device")] or kinds
 
 
 def _shortage(need: MemoryNeed | None, member: PlacedMember, pool: Pool) -> str:
-    """Return what a member is short of on a pool, unless one kind of device that it may have claimed has enough."""
+    """Return the reason why the memory for a member on a pool is too small. Empty if one accepted kind of device
+    fits."""
     for request in member.device_requests:
         kinds = _claimable(request, pool)
         reasons = [weights_refusal(need, device) or cache_shortage(need, device) for device in kinds]

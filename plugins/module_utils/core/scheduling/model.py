@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Input and output of the scheduler: frozen values, free of API shapes."""
+"""Input and output of the scheduler: frozen values, independent of API objects."""
 
 from __future__ import annotations
 
@@ -21,21 +21,22 @@ Accounting = Literal["Devices", "Nodes"]
 Search = Literal["Exact", "Greedy"]
 Effect = Literal["NoSchedule", "NoExecute"]
 
-# Units of cost as Kubernetes counts them. A usual selector costs about ten on each kind of device, and a unit takes
-# about a microsecond at most: a thousand deployments on a thousand clusters, each with device lists of its own, stay
-# below; what reaches this keeps a processor busy for minutes.
+# Units of cost as Kubernetes counts them. A usual selector costs about ten units on each kind of device, and a unit
+# takes at most about a microsecond. A thousand deployments on a thousand clusters, each with separate device lists,
+# remain below the budget. A plan that reaches the budget uses a processor for minutes.
 SELECTOR_BUDGET = 100_000_000
 
 
 @dataclass(frozen=True)
 class Options:
-    """Settings: how capacity is counted and how hard a fit is searched.
+    """Settings of capacity accounting and searches. Namespaces and their deployments share the budgets.
 
-    `accounting`: `Devices` lets pods share a node as long as its devices last; `Nodes` charges a whole node for every
-    pod that claims a device. `search`: `Exact` tries other pools and devices when the first choice leads nowhere, and
-    spreads a gang over pools of one fabric when no single pool takes it; `Greedy` never takes a choice back and never
-    spreads. `search_budget` is what all searches of `Exact` together may cost, in steps; `selector_budget` what all CEL
-    selectors together may cost. Both are divided among namespaces and their deployments.
+    accounting: with `Devices` pods share a node as long as it has free devices. `Nodes` charges a whole node for every
+        pod that claims a device.
+    search: `Exact` tries other pools and devices if the first choice fails, and spreads a gang over pools of one fabric
+        if no single pool fits the gang. `Greedy` never changes a choice and never spreads.
+    selector_budget: maximum cost of all CEL selectors together, in units of Kubernetes.
+    search_budget: maximum number of steps of all searches of `Exact` together.
     """
 
     accounting: Accounting = "Devices"
@@ -46,7 +47,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Taint:
-    """A taint of an InferenceCluster; it works on replicas, never on Kubernetes nodes."""
+    """Taint of an InferenceCluster. It affects replicas, never Kubernetes nodes."""
 
     key: str
     effect: Effect
@@ -58,7 +59,8 @@ class Taint:
 
 @dataclass(frozen=True)
 class Toleration:
-    """Tolerations of a deployment. An empty key with `Exists` covers every taint, an empty effect both effects."""
+    """Toleration of a deployment. An empty key with `Exists` covers every taint, an empty effect covers both
+    effects."""
 
     key: str = ""
     operator: Literal["Exists", "Equal"] = "Equal"
@@ -75,10 +77,10 @@ class Toleration:
 
 @dataclass(frozen=True, order=True)
 class Fabric:
-    """A fast network that nodes of several pools of one cluster may share.
+    """Fast network that nodes of several pools of one cluster can share.
 
-    `type` is EFA, InfiniBand or NVLink, or the driver of the device that publishes the fabric. Without a `name` it is
-    unknown whether two pools are on the same one, so it is shared with no other pool.
+    type: EFA, InfiniBand or NVLink, or the driver of the device that publishes the fabric.
+    name: without a name, no other pool shares the fabric, because it is unknown if two pools are on the same fabric.
     """
 
     type: str
@@ -90,14 +92,19 @@ class Fabric:
 
 @dataclass(frozen=True)
 class Pool:
-    """Identical nodes of one cluster. `nodes` is what the pool may grow to; `devices` is what one node has.
+    """Identical nodes of one cluster.
 
-    `fabrics` are the named fabrics that the nodes are on. Two pools of a cluster with an equal one share it. `price` is
-    that of a node for an hour, None where it is not known. `spot`: its nodes may be taken back at any time.
-    `unavailable`: for each node with devices that are free but unavailable for new pods, the number of these devices by
-    position in `devices`. `arriving`: number of nodes that an autoscaler or a cloud might still add or start.
-    `missing`: number of nodes that the manifest declares and that do not exist, if nothing adds them. `shortfall`:
-    reason why the pool offers less than its manifest declares. `old_driver`: why its GPU driver might be old.
+    nodes: maximum number of nodes of the pool.
+    devices: devices of one node.
+    fabrics: named fabrics of the nodes. Two pools of a cluster with an equal fabric share it.
+    price: price of a node per hour, None if unknown.
+    spot: the cloud can reclaim the nodes at any time.
+    unavailable: for each node with devices that are free but unavailable for new pods, the number of these devices by
+        position in `devices`.
+    arriving: number of nodes that an autoscaler or a cloud might still add or start.
+    missing: number of nodes that the manifest declares and that do not exist, if nothing adds them.
+    shortfall: reason why the pool offers less than its manifest declares.
+    old_driver: reason why the GPU driver of the nodes might be old.
     """
 
     name: str
@@ -144,12 +151,13 @@ class Pool:
 
 @dataclass(frozen=True)
 class Cluster:
-    """One InferenceCluster as the scheduler sees it.
+    """InferenceCluster as input of the scheduler.
 
-    `gateway_url` is empty where the gateway takes plain HTTP on port 80 of its address.
-    `not_ready` says why no new replica may come (empty: ready). `unknown` says why its pools are unknown (a class
-    is missing, the manifest is invalid): then replicas that run there are left as they are. `silent`: it does not
-    answer or is no part of this run, so that nothing can be removed there.
+    gateway_url: empty if the gateway accepts plain HTTP on port 80 of its address.
+    not_ready: reason why the cluster accepts no new replicas, empty if it is ready.
+    unknown: reason why the pools are unknown, for example a missing class or an invalid manifest. Replicas on the
+        cluster are then left unchanged.
+    silent: the cluster does not respond or is not part of this run, so no replica on it can be removed.
     """
 
     name: str
@@ -164,16 +172,18 @@ class Cluster:
 
     @cached_property
     def all_labels(self) -> Mapping[str, str]:
-        """Return the labels by which the cluster is selected."""
+        """Return the labels for cluster selectors."""
         return all_labels(self)
 
 
 @dataclass(frozen=True)
 class MemoryNeed:
-    """Memory that a model takes of each device of an engine, in bytes.
+    """Memory that a model needs on each device of an engine, in bytes.
 
-    `weights` is the least, with the weights divided over `shards` devices. `cache` is the KV cache of one request of
-    `tokens`; 0 where it is not known. `fraction`: the most that the engine uses of a device's memory for both.
+    weights: lower bound for the weights on a device.
+    shards: number of devices that the weights are divided over.
+    cache: KV cache of one request of `tokens`, 0 if unknown.
+    fraction: maximum part of the memory of a device that the engine uses for weights and KV cache.
     """
 
     weights: int
@@ -195,8 +205,11 @@ class ImageNeed:
 
 @dataclass(frozen=True)
 class Request:
-    """Devices that one pod needs from its node: `count` of one kind that satisfies all `selectors` (CEL), and on which
-    the model fits that is put into their `memory`. `image`: needs of the pod's image."""
+    """Devices that one pod needs on its node: `count` devices of one kind that satisfies all `selectors` (CEL).
+
+    memory: memory that the model needs on each device.
+    image: requirements of the image of the pod.
+    """
 
     name: str
     count: int = 1
@@ -207,8 +220,8 @@ class Request:
 
 @dataclass(frozen=True)
 class Constraint:
-    """An attribute (domain/name) of which all devices of `requests` have one value; without any, those of all requests
-    of the pod."""
+    """Attribute (domain/name) with one value on all devices of `requests`. Without `requests`, on the devices of all
+    requests of the pod."""
 
     match_attribute: str
     requests: tuple[str, ...] = ()
@@ -219,8 +232,12 @@ class Constraint:
 
 @dataclass(frozen=True)
 class Member:
-    """The pods of one role in an engine. `pods` per copy, each on a node of its own; `requests` per pod, the devices of
-    which meet the `constraints`."""
+    """Pods of one role in an engine.
+
+    pods: number of pods in a copy. Each pod is on a separate node.
+    requests: requests of each pod.
+    constraints: constraints on the devices of these requests.
+    """
 
     role: str
     pods: int = 1
@@ -230,7 +247,7 @@ class Member:
 
 @dataclass(frozen=True)
 class Engine:
-    """A serving unit: `copies` times its members. `phase`: Prefill or Decode, otherwise empty."""
+    """Serving unit: `copies` times its members. `phase`: Prefill or Decode, otherwise empty."""
 
     name: str
     members: tuple[Member, ...]
@@ -239,16 +256,16 @@ class Engine:
 
     @property
     def pods(self) -> int:
-        """Pods of one copy."""
+        """Return the number of pods of one copy."""
         return sum(member.pods for member in self.members)
 
 
 @dataclass(frozen=True)
 class Spread:
-    """A label of clusters over whose values replicas are spread, as topologySpreadConstraints spread pods over nodes.
+    """Cluster label to spread replicas over its values, like topologySpreadConstraints spread pods over nodes.
 
-    No value that the deployment may use has over `max_skew` replicas more than the one with fewest. Unless `required`,
-    values with fewer replicas only come first.
+    max_skew: maximum number of replicas of an eligible value in excess of the eligible value with the fewest replicas.
+    required: False if values with fewer replicas only have precedence.
     """
 
     topology_key: str
@@ -258,7 +275,7 @@ class Spread:
 
 @dataclass(frozen=True)
 class Minimum:
-    """The replicas that each value of a label of clusters has at least; without a key, those of the whole fleet."""
+    """Minimum number of replicas for each value of a cluster label, or of the whole fleet without a key."""
 
     replicas: int
     topology_key: str = ""
@@ -266,11 +283,15 @@ class Minimum:
 
 @dataclass(frozen=True)
 class CostLimits:
-    """Limits on what the replicas of a deployment cost together, and on how many of them are on spot nodes.
+    """Limits on the total cost of the replicas of a deployment, and on its number of replicas on spot nodes.
 
-    `ceiling` is an amount for an hour in `currency`, that of the prices of pools; `invalid` says why it cannot be
-    compared with them. `most_spot` and `least_on_demand` count replicas; one with a pod on a spot node is on spot
-    nodes.
+    A replica with a pod on a spot node is on spot nodes.
+
+    ceiling: maximum amount per hour in `currency`.
+    currency: currency of the prices of pools.
+    invalid: reason why the ceiling is not comparable with prices.
+    most_spot: maximum number of replicas on spot nodes.
+    least_on_demand: minimum number of replicas on other nodes.
     """
 
     ceiling: Decimal | None = None
@@ -282,16 +303,17 @@ class CostLimits:
 
 @dataclass(frozen=True)
 class Deployment:
-    """A ModelDeployment as the scheduler sees it.
+    """ModelDeployment as input of the scheduler.
 
-    `preferences` are labels of clusters: those with all labels of the first entry come first, then those of the second,
-    then all others. `returns`: replicas come back to clusters that are preferred when these have room. `preempts`: new
-    replicas may take the place of replicas of lower priority.
-    `hold` says why no new replica may be placed although what runs is still checked (its cache cannot be found).
-    `invalid` says why its specification cannot be used at all: then everything of it stays as it is. `cost`: its limits
-    on cost; among equal numbers of replicas it then takes the cheapest places.
-    `surge`: number of surge replicas in `replicas`. Surge replicas use only free devices that no missing replica
-    requires, and never preempt a replica.
+    hold: reason why no new replica is placed (the cache does not exist). Running replicas are still checked.
+    invalid: reason why the specification is unusable. All replicas are then left unchanged.
+    preferences: cluster labels in order of preference. Clusters with all labels of the first entry come first, then
+        clusters of the next entries, then all other clusters.
+    returns: replicas return to preferred clusters when these have free capacity.
+    preempts: new replicas can preempt replicas of lower priority.
+    cost: cost limits. With limits, the cheapest placements among equal numbers of replicas are used.
+    surge: number of surge replicas in `replicas`. Surge replicas use only free devices that no missing replica
+        requires, and never preempt a replica.
     """
 
     namespace: str
@@ -318,12 +340,12 @@ class Deployment:
 
     @property
     def order(self) -> tuple[int, str, str, str]:
-        """Return where it comes in the order in which deployments choose places."""
+        """Return the sort key of deployments. The first deployment is placed first."""
         return (-self.priority, self.created, *self.key)
 
     @property
     def is_distributed(self) -> bool:
-        """Return whether it asks for anything of the distribution of its replicas over clusters."""
+        """Return True if it has constraints or preferences for the distribution of its replicas over clusters."""
         return bool(self.spread or self.minimum or self.preferences)
 
 
@@ -332,11 +354,14 @@ NodeSharing = Literal["Together", "OnePerNode", "Alone", "Any", "Apart"]
 
 @dataclass(frozen=True)
 class PlannedNodes:
-    """Sharing of nodes of a pool between the pods of a member and others.
+    """Sharing of nodes of a pool between the pods of a member and other pods.
 
-    `numbers` are unique in the pool. `Together`: all pods share one node with pods of the same number.
-    `OnePerNode`: each has another node; with several numbers, one that has a pod of the number before the
-    last. `Alone`: no other pods on their nodes. `Any`, without a number: anywhere, beside pods of any number.
+    numbers: numbers of planned nodes, unique in the pool.
+    sharing: `Together`: all pods share one node with pods of the same number.
+        `OnePerNode`: each pod is on a different node. With several numbers, this node has a pod of the number before
+        the last number.
+        `Alone`: no other pods are on the nodes.
+        `Any`, without a number: on any node, next to pods of any number.
     """
 
     numbers: tuple[int, ...]
@@ -344,21 +369,22 @@ class PlannedNodes:
 
 
 def skew(shares: Iterable[int]) -> int:
-    """Return how many pods more one pool may have than another of those that pods are spread over in these shares."""
+    """Return the maximum difference of pods between two pools for pods that are spread over pools with these shares."""
     pods = sorted(shares)
     return max(1, pods[-1] - pods[0])
 
 
 @dataclass(frozen=True)
 class PlacedMember:
-    """Nodes of the pods of a member, and what each claims.
+    """Nodes and claims of the pods of a member.
 
-    `device_requests` have the shape of `spec.engines[].members[].deviceRequests[]` of a ModelReplica: name,
-    deviceClassName, device (the kind, where other kinds of the pool have the DeviceClass too; the last selector then
-    separates them), count, selectors[].cel. Requests that only steer the placement are not among them, nor are they
-    named by `device_constraints`, which have the shape of `deviceConstraints[]` there: requests, matchAttribute.
-    `shares` are (pool, pods per copy) when the pods are spread over several pools of one fabric; `pool` is the first.
-    Without `planned_nodes` pods go where they can.
+    device_requests: entries like `spec.engines[].members[].deviceRequests[]` of a ModelReplica: name, deviceClassName,
+        device, count, selectors[].cel. `device` is the kind of device if other kinds of the pool have the DeviceClass
+        too. The last selector then separates the kinds. Requests that only affect the placement are excluded.
+    device_constraints: entries like `deviceConstraints[]`: requests, matchAttribute. They name no excluded requests.
+    pool: the first pool of `shares`, or the only pool.
+    shares: (pool, pods per copy) if the pods are spread over several pools of one fabric.
+    planned_nodes: if unset, the pods use any nodes.
     """
 
     pool: str
@@ -371,13 +397,13 @@ class PlacedMember:
 
     @property
     def pods_by_pool(self) -> tuple[tuple[str, int], ...]:
-        """(pool, pods per copy) of every pool that pods of the member run on."""
+        """Return (pool, pods per copy) of every pool with pods of the member."""
         return self.shares or ((self.pool, self.pods),)
 
 
 @dataclass(frozen=True)
 class PlacedEngine:
-    """The placement of an engine: its members in the order in which the deployment lists them."""
+    """Placement of an engine. Its members have the order of the deployment."""
 
     name: str
     members: tuple[PlacedMember, ...]
@@ -385,7 +411,7 @@ class PlacedEngine:
 
 
 def pools_of(engines: Iterable[PlacedEngine]) -> frozenset[str]:
-    """Return the pools that the pods of a replica are on."""
+    """Return the names of the pools with pods of a replica."""
     return frozenset(name for engine in engines for member in engine.members for name, __ in member.pods_by_pool)
 
 
@@ -421,10 +447,11 @@ class Replica:
 
 @dataclass(frozen=True)
 class Placement:
-    """One replica and its place.
+    """Replica and its placement.
 
-    `state` is `new`, `kept` (runs there already; its engines follow the deployment) or `held` (nothing about it may
-    be changed now; `reason` says why, and `engines` are the observed ones).
+    state: `new`, `kept`, or `held`. A kept replica runs on the cluster, and its engines follow the deployment. A held
+        replica must not change now, and `engines` are the observed engines.
+    reason: reason for the state `held`.
     """
 
     namespace: str
@@ -440,9 +467,9 @@ class Placement:
 
 @dataclass(frozen=True, order=True)
 class Refusal:
-    """Reason why clusters (`pool` is empty), or the pools of one name on them, cannot take a replica.
+    """Reason why clusters (`pool` is empty), or the pools with one name on them, refuse a replica.
 
-    `is_full`: the pools have the devices, but not enough of them are free."""
+    is_full: the pools have the devices, but not enough of the devices are free."""
 
     reason: str
     pool: str
@@ -456,7 +483,7 @@ class Refusal:
 
 @dataclass(frozen=True)
 class Pending:
-    """Replicas of a deployment that could not be placed: how many, the reason for a condition, and every refusal."""
+    """Unschedulable replicas of a deployment: their number, the reason of the condition, and all refusals."""
 
     namespace: str
     deployment: str
@@ -507,19 +534,20 @@ class Dropped:
 
     @property
     def may_stay(self) -> bool:
-        """Return whether the replica may stay until its replacement serves."""
+        """Return True if the replica can stay until its replacement serves."""
         return self.evicted or bool(self.preempted_by) or (self.outdated and self.replica.stays)
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """The answer: placements sorted by (namespace, deployment, cluster, index); the rest sorted by name.
+    """Result: placements sorted by (namespace, deployment, cluster, index). The other entries are sorted by name.
 
-    `overcommitted` are the pools that have less than what runs there asks for: a pool shrank, or an edit made kept
-    replicas larger. Nothing is removed for it, and nothing new goes there. `claimless` are pools on which a member of
-    a kept replica claims nothing, while another pool of its cluster would give it a device. `may_strand` are pools on
-    which something is new that the cluster may put such that a pod finds no node. `excluded` are deployments that the
-    plan leaves unchanged.
+    overcommitted: pools with less capacity than their replicas need, because a pool shrank or an edit made kept
+        replicas larger. No replica is removed from these pools, and no new replica is placed on them.
+    claimless: pools on which a member of a kept replica claims no device, although it would claim a device on another
+        pool of the cluster.
+    may_strand: pools with new pods that kube-scheduler might place in a way that makes a pod unschedulable.
+    excluded: deployments that the plan leaves unchanged.
     """
 
     placements: tuple[Placement, ...]

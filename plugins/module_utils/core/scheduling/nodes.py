@@ -1,12 +1,12 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Planned nodes of a pool: whether pods need them, and which pods share one.
+"""Planned nodes of a pool, and the assignment of pods to them.
 
-A planned node is a number, not a node of the cluster: whichever node a pod takes first, pods of the same number may be
-there and others may not. Numbers form trees. The pods of a first number have as many nodes for themselves as they need,
-whatever the others do; so as long as these add up to the nodes of the pool, each finds one, in any order. A further
-number is that of pods that go beside others: they wait for these, and no two numbers below one share a node. So, again,
-each finds one of the nodes of the number above it that no other has.
+A planned node is a number, not a node of the cluster. A pod can use any node. Afterwards pods of the same number can
+use this node, and other pods cannot. Numbers form trees. The pods of a first number have enough separate nodes,
+regardless of other pods. Therefore, each pod finds a node in any order, as long as the sum of these nodes does not
+exceed the nodes of the pool. Pods of a further number run next to other pods. They wait for these pods, and no two
+numbers below one number share a node. Therefore, each pod finds a node of the number above that no other pod has.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from .stranding import Pods, may_strand
 MAX_PLANNED = 300
 """The search recurses once for the pods of each member."""
 MAX_DEPTH = 4
-"""Longest path of numbers: each is a label of its own."""
+"""Maximum length of a path of numbers. Each number requires a separate label."""
 MAX_MODES = 64
-"""Choices of the pods that go anywhere, at most."""
+"""Maximum number of choices for the pods without a number."""
 MAX_OPTIONS = 4
-"""Options of an engine: see `_options`."""
+"""Maximum number of options of an engine. See `_options`."""
 
 ANYWHERE = PlannedNodes((), "Any")
 APART = PlannedNodes((), "Apart")
@@ -39,9 +39,9 @@ def plan_pool(
 ) -> list[PlannedNodes | None] | None:
     """Return the planned nodes of each of these pods, in order. None if the search finds no planned nodes.
 
-    Pods that are not open keep their planned nodes. Pods that take whole nodes need none, unless they are slow. Pods
-    without a common kind of device do not compete. If the search finds nothing for all pods together, only the pods of
-    the kind that might strand a pod, or that is slow, have planned nodes.
+    Pods that are not open keep their planned nodes. Pods that use whole nodes need no planned nodes, unless they are
+    slow. Pods without a common kind of device do not compete. If the search finds nothing for all pods together, only
+    the pods of the kind that might strand a pod, or that is slow, have planned nodes.
 
     used_numbers: numbers of planned nodes that must not be used.
     """
@@ -68,7 +68,7 @@ def plan_pool(
 
 
 def _competing(load: Sequence[Pods]) -> Iterator[list[int]]:
-    """Return the positions of pods that have kinds of device in common, directly or by others."""
+    """Yield the positions of pods with common kinds of device, directly or through other pods."""
     remaining = list(range(len(load)))
     while remaining:
         group = [remaining.pop(0)]
@@ -90,10 +90,10 @@ def _compete(pods: Pods, candidate: Pods) -> bool:
 def _steer(
     node: Vector, nodes: int, load: Sequence[Pods], used_numbers: Collection[int], work: Work
 ) -> list[PlannedNodes | None] | None:
-    """Return planned nodes with numbers for all pods, or for as many pods as leave room for the other pods on any node.
+    """Return planned nodes with numbers for all pods, or for as many pods as leave capacity for other pods on any node.
 
-    What the others can have on one node at most, whichever it is, is reserved on every node. So each of them finds room
-    wherever no pod of its copy is, and those with numbers never miss what the others have.
+    The maximum devices of the other pods on one node are reserved on every node. Therefore, each of these pods fits on
+    every node without a pod of its copy, and pods with numbers never need the reserved devices.
     """
     for modes in _modes(node, nodes, load, work):
         free = _less(node, _sum(node, (_reserve(load, positions, modes) for positions in _engines(load))))
@@ -124,9 +124,9 @@ def _engines(load: Sequence[Pods]) -> list[list[int]]:
 
 
 Mode = dict[int, PlannedNodes | None]  # pylint: disable=unsupported-binary-operation
-"""Of the pods of an engine, by position: what they have that go anywhere, None for those with numbers."""
+"""Planned nodes of the pods of an engine, by position. None for pods with numbers."""
 Modes = tuple[PlannedNodes | None, ...]  # pylint: disable=unsupported-binary-operation
-"""The same of all pods."""
+"""Planned nodes of all pods. None for pods with numbers."""
 
 
 def _modes(node: Vector, nodes: int, load: Sequence[Pods], work: Work) -> list[Modes]:
@@ -146,7 +146,7 @@ def _modes(node: Vector, nodes: int, load: Sequence[Pods], work: Work) -> list[M
 
 
 def _limited(options: Sequence[list[Mode]]) -> list[list[Mode]]:
-    """Return the first options of each engine, about as many of each, with no more choices than may be tried."""
+    """Return the first options of each engine, about the same number for each, within the limit on choices."""
     limit = next(
         limit
         for limit in range(MAX_OPTIONS, 0, -1)
@@ -162,7 +162,7 @@ def _limited(options: Sequence[list[Mode]]) -> list[list[Mode]]:
 
 
 def _options(node: Vector, nodes: int, load: Sequence[Pods], positions: Sequence[int]) -> Iterator[Mode]:
-    """Return the modes of the pods of an engine: with numbers; the workers anywhere, or all; each on another node."""
+    """Yield modes of the pods of an engine: numbers, workers or all pods on any node, each pod on another node."""
     fixed_modes = {
         position: _kept_mode(node, load[position])
         for position in positions
@@ -185,14 +185,14 @@ def _options(node: Vector, nodes: int, load: Sequence[Pods], positions: Sequence
 
 
 def _kept_mode(node: Vector, pods: Pods) -> PlannedNodes | None:
-    """Return the mode of pods that run, or are spread over pools: where they take whole nodes, nothing is beside."""
+    """Return the mode of running pods, or of pods that are spread over pools. Pods of whole nodes share no node."""
     if pods.is_open:
         return None if pods.vectors == (node,) else ANYWHERE
     return pods.planned if pods.planned in (ANYWHERE, APART) else None
 
 
 def _reserve(load: Sequence[Pods], positions: Sequence[int], modes: Modes) -> Vector | None:
-    """Return the most that pods of an engine that go anywhere have on a node; None without any."""
+    """Return the maximum devices on a node for the pods of an engine without a number, None without such pods."""
     anywhere = [load[position] for position in positions if modes[position] is not None]
     if not anywhere:
         return None
@@ -220,7 +220,8 @@ def _in_copy(load: Sequence[Pods], positions: Sequence[int], modes: Modes) -> in
 
 
 def _beside_workers(load: Sequence[Pods], position: int, modes: Modes) -> Pods:
-    """Return pods with a number as they count beside what is reserved: no worker of its copy is beside a leader."""
+    """Return pods with a number as they count in addition to reserved devices. A leader shares no node with workers of
+    its copy."""
     pods = load[position]
     if not pods.leads or not pods.is_open:
         return pods
@@ -234,7 +235,10 @@ def _beside_workers(load: Sequence[Pods], position: int, modes: Modes) -> Pods:
 
 @dataclass
 class _Group:
-    """The pods of one number: on `nodes` nodes, each of which has `free` left. `engines` are theirs and those above."""
+    """Pods of one number on `nodes` nodes, with the devices that are `free` on each of them.
+
+    engines: engines of these pods and of the pods of the numbers above.
+    """
 
     numbers: tuple[int, ...]
     sharing: str
@@ -245,7 +249,7 @@ class _Group:
 
     @property
     def left(self) -> int:
-        """Nodes that no number below has."""
+        """Return the number of nodes without pods of a number below."""
         return self.nodes - sum(group.nodes for group in self.below)
 
 
@@ -262,7 +266,8 @@ class _Room:
 
 
 class _Planner:
-    """A depth-first search. Members with most pods come first, as others go beside them, then larger ones."""
+    """Depth-first search. Members with the most pods come first because other pods can share their nodes. Members with
+    more devices come next."""
 
     def __init__(
         self,
@@ -274,9 +279,11 @@ class _Planner:
         reserved_nodes: int,
         rooms: Sequence[_Room] = (),
     ) -> None:
-        """`reserved_nodes`: number of nodes that pods without a fixed node might occupy, in addition to the nodes
-        planned here.
-        `rooms`: available devices of nodes with unavailable devices."""
+        """Start a search on `nodes` nodes.
+
+        reserved_nodes: number of nodes that pods without a fixed node might occupy, in addition to the nodes planned
+            here.
+        rooms: available devices of nodes with unavailable devices."""
         self._node = node
         self._left = nodes
         self._load = load
@@ -309,8 +316,8 @@ class _Planner:
         return self._planned if self._place(order) else None
 
     def _keep(self, pods: Pods) -> None:
-        """Count pods that keep what they have. Ones without numbers may be on nodes of their own, as no pod with a
-        number goes beside them."""
+        """Count pods that keep their planned nodes. Pods without numbers might have separate nodes, because no pod with
+        a number shares their nodes."""
         planned = pods.planned
         if planned is None or not planned.numbers:
             self._left -= pods.count
@@ -321,7 +328,7 @@ class _Planner:
         for depth, number in enumerate(planned.numbers, start=1):
             above, group = group, self._groups.get(number)
             if group is None:
-                # Those above are gone when this is not the last number: their nodes are still taken.
+                # If this is not the last number, its pods no longer exist. Their nodes are still in use.
                 free = above.free if above else self._node
                 group = self._add(_Group(planned.numbers[:depth], planned.sharing, nodes, free, ()), above)
         if group is not None:
@@ -350,8 +357,8 @@ class _Planner:
             above.below.remove(group)
 
     def _is_bindable(self) -> bool:
-        """Return whether each node with unavailable devices fits all pods of a number if it fits any of them.
-        Numbers without open pods already have nodes."""
+        """Return True if each node with unavailable devices fits all pods of a number if it fits one of them. Numbers
+        without open pods already have nodes."""
         members: dict[int, list[int]] = {}
         for position, planned in enumerate(self._planned):
             if planned is not None and planned.numbers:
@@ -365,7 +372,7 @@ class _Planner:
         )
 
     def _on_one_node(self, group: Iterable[int]) -> Vector:
-        """Return the maximum devices that pods of a number use on one node."""
+        """Return the maximum number of devices that pods of a number use on one node."""
         needs = []
         for position in group:
             pods, planned = self._load[position], self._planned[position]
@@ -394,7 +401,7 @@ class _Planner:
         return False
 
     def _choices(self, pods: Pods) -> Iterator[PlannedNodes]:
-        """Make each choice in turn while the caller goes on, and take it back."""
+        """Yield each choice while it is applied. The next iteration undoes the choice."""
         together = _times(pods.most, pods.count) if pods.pods == 1 else None
         if together is not None:
             yield from self._join(pods, together)
@@ -430,9 +437,9 @@ class _Planner:
             self._remove(group, above)
 
     def _go_beside(self, pods: Pods, above: _Group) -> bool:
-        """Return whether none of these pods can miss a node because pods of its copy have those of a number.
+        """Return True if none of these pods can miss a node because pods of its copy have the nodes of a number.
 
-        With two copies of two pods on two nodes each pod has the node that the other one of its copy does not have.
+        With two copies of two pods on two nodes, each pod uses the node that the other pod of its copy does not use.
         """
         if pods.engine not in above.engines:
             return True
@@ -476,7 +483,7 @@ def _less(free: Vector, needs: Vector) -> Vector:
 
 
 def _sum(node: Vector, vectors: Iterable[Vector | None]) -> Vector:
-    """Return the sum of vectors, of as many kinds as `node` has."""
+    """Return the sum of vectors, with as many kinds as `node`."""
     return tuple(map(sum, zip(_times(node, 0), *(vector for vector in vectors if vector), strict=True)))
 
 

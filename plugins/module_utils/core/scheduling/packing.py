@@ -1,9 +1,10 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Packing of pods onto the nodes of a pool: one that works, or the proof that there is none.
+"""Packing of pods onto the nodes of a pool, or the proof that no packing exists.
 
-Nodes of a pool are alike, so a state is how many nodes have which devices left. Largest pods first, each onto the node
-with the least room left; when that fails, bounds find what cannot be packed at all, and the rest is searched.
+The nodes of a pool are identical, so a state is the number of nodes for each combination of free devices. The first fit
+places the largest pods first, each on the node with the least free devices. If it fails, lower bounds prove that no
+packing exists, or a search decides.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from dataclasses import dataclass
 from .matching import Vector
 from .search_budget import Work
 
-# A group is the pods of one copy: each pod as its alternatives. Its place in a sorted list decides the order of
-# packing: what is hardest to place (many pods, large, few alternatives) goes first. Equal groups stand together with
-# their number, as a pool of a thousand nodes holds thousands of pods of few shapes.
+# A group is the pods of one copy. Each pod is a tuple of alternatives. The sort order of groups is the order of
+# packing: groups that are hard to place (many pods, large pods, few alternatives) come first. Equal groups are stored
+# once with their number, because a pool of a thousand nodes has thousands of pods with few shapes.
 Pod = tuple[Vector, ...]
 Group = tuple[tuple[int, int, int], tuple[Pod, ...]]
 Load = tuple[tuple[Group, int], ...]
@@ -27,17 +28,16 @@ Free = dict[Vector, int]
 # The search recurses once per pod.
 MAX_SEARCHED_PODS = 300
 
-# Nodes have devices of two or three kinds. The sets of more are too many to compare them all.
+# Nodes have devices of two or three kinds. With more kinds, the sets are too many to compare all of them.
 _MOST_KINDS = 4
 
-# Nodes have up to sixteen devices of a kind, and each function is about one fraction of a node.
+# Nodes have up to sixteen devices of a kind, and each function concerns about one fraction of a node.
 _MOST_FUNCTIONS = 64
 
 
 @dataclass(frozen=True)
 class Packing:
-    """The devices that nodes have left when a load is packed; None when no packing was found. `proven`: then there is
-    none."""
+    """Free devices of nodes with a packed load. None without a packing. `proven`: False if a packing might exist."""
 
     free: Free | None
     proven: bool = True
@@ -88,10 +88,10 @@ def _first_fit(free: Free, load: Load) -> Free | None:
 
 
 def _fill_tightest(free: Free, pod: Pod, count: int) -> int:
-    """Place equal pods on the tightest kind of node that fits one. Return the number of placed pods.
+    """Place equal pods on the tightest kind of node that fits a pod. Return the number of placed pods.
 
-    A node that took a pod is tighter than before and gets the next one too, so as many as fit go onto each at once.
-    That holds for any alternative: what no node could take before, no fuller node can take now.
+    A node with a new pod is tighter than before and also receives the next pod, so the function fills each node at
+    once. This is correct for alternatives: an alternative that fitted no node before fits no fuller node.
     """
     choice = next(iter(_options_for(free, pod)), None)
     if choice is None:
@@ -124,7 +124,7 @@ def _spread(free: Free, pods: tuple[Pod, ...]) -> int:
 
 
 def _exceeds(node: Vector, nodes: int, load: Load) -> bool:
-    """Return True when bounds show that a load is too much, for one kind of device or for all together."""
+    """Return True if lower bounds prove that a load exceeds the devices of one kind or of several kinds together."""
     if any(len(pods) > nodes for (__, pods), __count in load):
         return True
     pods = Counter[Pod]()
@@ -140,8 +140,10 @@ def _exceeds(node: Vector, nodes: int, load: Load) -> bool:
 
 
 def _sets_of_kinds(node: Vector) -> list[tuple[int, ...]]:
-    """Return sets of kinds of devices for which needs are compared with what is there: each, all, and any other while
-    they are few. A pod with alternatives may need none of one kind and none of another, and yet one of the two."""
+    """Return the sets of kinds of devices to compare with the needs: each kind, all kinds, and if they are few, all
+    other sets.
+
+    A pod with alternatives might need none of one kind and none of another kind, but always one of both kinds."""
     kinds = [index for index, have in enumerate(node) if have]
     if len(kinds) <= _MOST_KINDS:
         return [kind for size in range(1, len(kinds) + 1) for kind in itertools.combinations(kinds, size)]
@@ -153,7 +155,7 @@ def _sum(vector: Vector, kinds: tuple[int, ...]) -> int:
 
 
 def least_of(pod: Pod, kinds: tuple[int, ...]) -> int:
-    """Return how many devices of these kinds a pod takes at least, whichever alternative it takes."""
+    """Return the minimum number of devices of these kinds that a pod uses with any alternative."""
     return min(_sum(vector, kinds) for vector in pod)
 
 
@@ -162,11 +164,11 @@ def _on_one_node(node: Vector, pod: Pod) -> bool:
 
 
 def _exceeds_kinds(have: int, nodes: int, needs: list[tuple[int, int]]) -> bool:
-    """Return True when nodes with so many devices are too few for pods that need (devices, pods).
+    """Return True if the nodes, each with `have` devices, are too few for pods with needs (devices, pods).
 
-    Whatever pods a node holds, their needs in a dual feasible function add up to at most one node. These are u(k) of
-    Fekete and Schepers, "New classes of fast lower bounds for bin packing problems" (2001), times k * have, so that
-    all numbers are whole; k = 0 stands for the needs themselves.
+    For all pods on a node, the sum of their needs in a dual feasible function is at most one node. The functions are
+    u(k) of Fekete and Schepers, "New classes of fast lower bounds for bin packing problems" (2001), times k * have, so
+    that all numbers are integers. k = 0 represents the needs themselves.
     """
     if sum(need * pods for need, pods in needs) > have * nodes:
         return True
@@ -178,7 +180,7 @@ def _exceeds_kinds(have: int, nodes: int, needs: list[tuple[int, int]]) -> bool:
 
 
 class _Search:
-    """A depth-first search over every choice of alternative and node."""
+    """Depth-first search over every choice of alternative and node."""
 
     def __init__(self, free: Free, load: Load, work: Work) -> None:
         self.cut = False
@@ -190,14 +192,14 @@ class _Search:
         self._seen: set[tuple[int, frozenset[tuple[Vector, int]], tuple[Vector, ...]]] = set()
 
     def run(self) -> Free | None:
-        """Return the devices that nodes have left, or None."""
+        """Return the free devices of nodes, None without a packing."""
         if len(self._pods) > MAX_SEARCHED_PODS:
             self.cut = True
             return None
         return self._free if self._place(0, ()) else None
 
     def _least_needs(self, kinds: tuple[int, ...]) -> Iterator[int]:
-        """Devices of these kinds that the pods from each position on need at least."""
+        """Return the minimum number of devices of these kinds that the pods from each position on need."""
         sums = [0]
         for __, pod in reversed(self._pods):
             sums.append(sums[-1] + least_of(pod, kinds))
@@ -228,7 +230,7 @@ class _Search:
         return False
 
     def _is_hopeless(self, position: int, used_nodes: tuple[Vector, ...]) -> bool:
-        """Return True for a state that was seen before, or has fewer devices left than its pods need."""
+        """Return True for a state that was seen before, or with fewer free devices than its pods need."""
         state = (position, frozenset(item for item in self._free.items() if item[1]), tuple(sorted(used_nodes)))
         if state in self._seen:
             return True

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The engines of a replica that exists, on the pools that they are on already."""
+"""Engines of an existing replica on their current pools."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ View = Callable[[Pool], tuple[Device, ...]]
 def pin(
     engines: tuple[Engine, ...], placed: Iterable[PlacedEngine], cluster: Cluster, capacity: FleetCapacity
 ) -> list[Layout] | str:
-    """The deployment's engines where a replica has them already, or why it cannot stay.
+    """Return the engines of a deployment on the current pools of a replica, or the reason why the replica cannot stay.
 
-    A member that is spread and has more pods now than it has places is left with what it has: `grow` finds the rest.
+    A spread member with fewer placements than pods keeps its placements. `grow` adds the missing placements.
     """
     observed = {engine.name: engine for engine in placed}
     if len(observed) != len(engines) or any(engine.name not in observed for engine in engines):
@@ -79,7 +79,7 @@ def _as_they_are(pool: Pool) -> tuple[Device, ...]:
 
 
 def _shares(member: Member, observed: PlacedMember, pools: dict[str, Pool]) -> Shares:
-    """Return the pools of a member with the number of its pods there, at most its current number. The last pools lose
+    """Return the pools of a member with the number of its pods on them, at most its current number. The last pools lose
     pods first."""
     if len(observed.pods_by_pool) == 1:
         return ((pools[observed.pool], member.pods),)
@@ -99,8 +99,8 @@ def _parts(
     view: View,
     capacity: FleetCapacity,
 ) -> tuple[Part, ...]:
-    """Return how a member's requests resolve, alike on all its pools; empty when they do not. What it claims already is
-    the first choice."""
+    """Return the resolutions of the requests of a member, equal on all its pools. Empty without such resolutions. The
+    current claim is the first choice."""
     resident = as_resident(member)
     resolutions = [capacity.matcher.resolve(resident, view(pool), running=True) for pool, __ in shares]
     claimed = [(entry["name"], entry["deviceClassName"]) for entry in observed.device_requests]
@@ -120,7 +120,7 @@ def _parts(
 def _as_claimed(
     member: Member, observed: PlacedMember, member_parts: tuple[Part, ...], view: View, capacity: FleetCapacity
 ) -> tuple[Part, ...]:
-    """Return the parts of a member with the kinds of device that its claim is limited to already."""
+    """Return the parts of a member with the kinds of device that its current claim is limited to."""
     kinds = kinds_of(observed.device_requests, member.requests)
     if not kinds:
         return member_parts
@@ -140,7 +140,7 @@ def _claims(member: Member, resolution: Resolution) -> list[tuple[str, str]]:
 
 
 def missing(layout: Layout) -> int:
-    """Return the number of pods of every copy without a place in the layout."""
+    """Return the number of pods of every copy that the layout does not place."""
     return sum(
         member.pods - sum(member_part.pods for member_part in member_parts)
         for member, member_parts in zip(layout.engine.members, layout.members, strict=True)
@@ -148,10 +148,10 @@ def missing(layout: Layout) -> int:
 
 
 def grow(layout: Layout, cluster: str, capacity: FleetCapacity) -> Layout:
-    """The layout with all pods of its spread member, on the pools it has; the layout must not be charged.
+    """Return the layout with all pods of its spread member on its current pools. The layout must not be charged.
 
-    First what fits, in the order of the pools. What fits nowhere goes to the pool with most nodes left for a copy, and
-    the pool is overcommitted then, as with any edit that makes a replica larger than its place.
+    Pods that fit are placed first, in the order of the pools. All other pods are placed on the pool with the most
+    remaining nodes for a copy. This overcommits the pool, like every edit that makes a replica too large.
     """
     for position, member_parts in enumerate(layout.members):
         short = layout.engine.members[position].pods - sum(member_part.pods for member_part in member_parts)

@@ -1,9 +1,10 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Placement of replicas: keep what can stay, then place what is missing.
+"""Placement of replicas: keep replicas that can stay, then place the missing replicas.
 
-`schedule` is a function of its arguments: no clock, no randomness, inputs sorted first, every tie ended by a name.
-All deployments of the fleet are decided in one pass: first what each keeps, then what each adds, by priority.
+`schedule` is a pure function of its arguments. It uses no clock and no random numbers, sorts its input, and uses names
+to decide ties. One pass decides all deployments of the fleet: first the kept replicas of each deployment, then the new
+replicas, by priority.
 """
 
 from __future__ import annotations
@@ -35,12 +36,13 @@ def schedule(
 ) -> Schedule:
     """Place all replicas of all deployments.
 
-    `replicas` are all that exist, of these deployments and of others; those whose deployment is not among
-    `deployments` only take capacity. The same arguments in any order give the same answer, and the answer of a run
-    whose replicas are the placements of an earlier one is that earlier answer.
+    The order of deployments, clusters, and replicas does not affect the result. If the replicas are the placements of
+    an earlier result, the result is the same.
 
-    If the selectors of a deployment exceed their share of the budget, or the planner fails for a deployment, the plan
-    leaves the deployment unchanged and decides everything else.
+    The plan leaves a deployment unchanged if its selectors exceed their share of the budget, or if the planner fails
+    for it. All other deployments are decided.
+
+    replicas: all existing replicas. Replicas of deployments outside `deployments` only use capacity.
     """
     return _schedule(deployments, clusters, replicas, options or Options(), is_bound=False)
 
@@ -51,7 +53,7 @@ def bound_schedule(
     replicas: Iterable[Replica],
     options: Options | None = None,
 ) -> Schedule:
-    """Return the answer of `schedule` with claims and planned nodes such that its pods can be bound.
+    """Return the result of `schedule` with claims and planned nodes that allow kube-scheduler to bind all pods.
 
     The reasons of pending replicas account for these claims, so that the next run has the same reasons.
     """
@@ -105,7 +107,7 @@ def _defect(error: Exception) -> str:
 
 
 class _Decision:
-    """Decisions on all deployments, and the capacity that they leave."""
+    """Decisions on all deployments, and the remaining capacity."""
 
     def __init__(
         self,
@@ -144,7 +146,7 @@ class _Decision:
         self._states = {key: states[key] for key in sorted(states)}
 
     def schedule(self) -> Schedule:
-        """Return what is decided, without reasons."""
+        """Return the decisions without reasons."""
         states = self._states.values()
         return Schedule(
             tuple(placement for state in states for placement in state.placements(self._fleet)),
@@ -183,7 +185,7 @@ class _Decision:
                 capacity.charge_layout(name, layout)
 
     def explained(self, decided: Schedule) -> Schedule:
-        """Return a schedule with the reasons of pending replicas and the pools that are overcommitted."""
+        """Return a schedule with the reasons of pending replicas and the overcommitted pools."""
         explainer = Explainer(self._capacity)
         pending = []
         for key, state in self._states.items():
@@ -206,7 +208,7 @@ def _claims(placement: Placement) -> list[tuple[Mapping[str, Any], ...]]:
 
 
 def _checked(deployment: Deployment) -> Deployment:
-    """The deployment, marked invalid when one of its selectors does not compile."""
+    """Return the deployment, marked as invalid if one of its selectors does not compile."""
     if deployment.invalid:
         return deployment
     for engine in deployment.engines:

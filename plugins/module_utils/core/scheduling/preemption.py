@@ -1,11 +1,11 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Room for a new replica in the place of running ones of lower priority, where its deployment asks for that.
+"""Preemption of running replicas by a new replica of higher priority, if its deployment requests preemption.
 
-What goes is chosen as kube-scheduler chooses victims: on each cluster all replicas of lower priority give up their
-places, and as many as possible get them back, the most important first. Of all clusters that one gives way whose most
-important victim matters least, then with the smallest sum of priorities, then with the fewest victims, then the first
-name.
+The choice of victims follows kube-scheduler. On each cluster all replicas of lower priority are removed, and as many as
+possible are restored, the most important replica first. The most important victims of the clusters are compared, and
+the cluster with the lowest priority is used. Ties are decided by the smallest sum of priorities, then the fewest
+victims, then the name.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class _Victim:
 
     @property
     def demands(self) -> list[tuple[Pool, Demand]]:
-        """Return the demands of the replica, with the pool of each."""
+        """Return the demands of the replica with their pools."""
         return [charge for layout in self.entry.layouts for charge in layout.demands]
 
 
@@ -39,9 +39,9 @@ def preempt(
 ) -> str:
     """Preempt kept replicas of lower priority, and place one more replica on their cluster.
 
-    Return the cluster: the first of `clusters` with the least important victims. Return "", and change nothing, if no
-    preemption makes room. Replicas that this run may not remove are not preempted, nor are stranded replicas, whose
-    devices would stay unavailable.
+    Return the cluster: the first of `clusters` with the least important victims. Return "" without changes if no
+    preemption frees enough capacity. Replicas that this run must not remove are not preempted. Stranded replicas are
+    not preempted either, because their devices would remain unavailable.
     """
     best: tuple[tuple[list[int], int, int], str, list[_Victim], ReplicaFit] | None = None
     candidates: dict[str, list[_Victim]] = {}
@@ -74,7 +74,7 @@ def preempt(
 
 
 def restore(state: State, capacity: FleetCapacity) -> None:
-    """Keep the preempted replicas of a deployment whose devices are still free."""
+    """Keep the preempted replicas of a deployment if their devices are still free."""
     for entry in list(state.preempted):
         cluster, charged = entry.placement.cluster, 0
         for layout in entry.layouts:
@@ -94,7 +94,7 @@ def restore(state: State, capacity: FleetCapacity) -> None:
 def _victims(
     state: State, cluster: Cluster, candidates: Sequence[_Victim], capacity: FleetCapacity
 ) -> tuple[list[_Victim], ReplicaFit | None]:
-    """Return the replicas to preempt on a cluster, and the place that this makes; None if it makes no place."""
+    """Return the replicas to preempt on a cluster, and the placement on the freed devices. None without a placement."""
     ledgers = capacity.without(cluster, ())
 
     def place() -> ReplicaFit | None:

@@ -1,9 +1,9 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Room for one more replica, made by placing other new replicas elsewhere.
+"""Free capacity for one more replica by moving other new replicas.
 
-Deployments choose one after the other, so that an earlier one may take what a later one needs although it would find
-as much elsewhere. Only replicas that are new in this run are placed otherwise, and all of them stay placed.
+Deployments are placed one after the other. An earlier deployment might use the devices that a later deployment needs,
+although it could use other devices. Only new replicas of this run move, and all of them remain placed.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from .capacity import Ledger
 from .fitting import FleetCapacity, ReplicaFit
 from .model import Cluster, Engine
 
-# Longest chain of replicas that give way to each other; after that all distributions are searched.
+# Longest chain of displaced replicas. After that all distributions are searched.
 _LONGEST_CHAIN = 3
 
-# The search recurses once per deployment and cluster. With more of them it would end at its bound anyway.
+# The search recurses once for each deployment and cluster. A larger search would reach its limit anyway.
 _MOST_PLACES = 300
 
 # Steps charged for each query of a cluster, in addition to the steps of its search.
@@ -31,9 +31,13 @@ _Counts = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True)
 class NewReplicas:
-    """New replicas of a deployment: its engines, the clusters that it may use, and the places by cluster.
+    """New replicas of a deployment.
 
-    `allows` returns whether a number of new replicas by cluster may be placed. Without `allows`, any number may.
+    engines: engines of the deployment.
+    clusters: eligible clusters of the deployment.
+    fits_by_cluster: placements by cluster.
+    allows: function that returns True if these numbers of new replicas by cluster are allowed. If unset, all numbers
+        are allowed.
     """
 
     engines: tuple[Engine, ...]
@@ -43,24 +47,24 @@ class NewReplicas:
 
 
 class Rearranger:
-    """Places new replicas of several deployments otherwise to make room for one more."""
+    """Search for other placements of new replicas that allow one more replica."""
 
     def __init__(self, fleet: Mapping[str, Cluster], capacity: FleetCapacity) -> None:
         self._fleet = fleet
         self._capacity = capacity
-        # By the identity of engines and clusters, which the deployments of a plan share.
+        # Keys are the id() of engines and of clusters. The deployments of a plan share these objects.
         self._known_least: dict[tuple[int, int], int] = {}
 
     def make_room(self, deployments: Sequence[NewReplicas]) -> bool:
-        """Place one more replica of the last deployment, so that every other one stays placed; False when nothing was
-        found, and nothing is changed."""
+        """Place one more replica of the last deployment, and keep all other replicas placed. Return False, without
+        changes, if the search finds no placements."""
         with self._capacity.work.limited():
             search = _Rearrangement(self._fleet, self._capacity, deployments, self._known_least)
             return search.succeeds()
 
 
 class _Rearrangement:
-    """A search for places of the new replicas of some deployments, one more of the last."""
+    """Search for placements of the new replicas of some deployments, and of one more replica of the last deployment."""
 
     def __init__(
         self,
@@ -85,7 +89,7 @@ class _Rearrangement:
         self._fits: dict[object, list[ReplicaFit] | None] = {}
 
     def succeeds(self) -> bool:
-        """Search for new places, and apply them. Return whether the search found places."""
+        """Search for new placements, and apply them. Return True if the search found placements."""
         clusters, movable = self._reached()
         self._spend(len(clusters))
         candidates = [
@@ -106,8 +110,8 @@ class _Rearrangement:
         return True
 
     def _reached(self) -> tuple[list[str], list[int]]:
-        """Return the clusters on which the last deployment may take a place from another, that from a third, and so on,
-        and the deployments with replicas there."""
+        """Return the clusters that a chain of displaced replicas can reach from the last deployment, and the
+        deployments with new replicas on them."""
         clusters = dict.fromkeys(self._deployments[self._last].clusters)
         movable: dict[int, None] = {}
         waiting = list(clusters)
@@ -121,7 +125,7 @@ class _Rearrangement:
         return sorted(clusters), sorted(movable)
 
     def _exceeds(self, clusters: Sequence[str], movable: Sequence[int]) -> bool:
-        """Return whether all replicas together need more than all clusters have left, on any clusters."""
+        """Return True if all replicas together need more devices than all clusters have free, on any clusters."""
         required = sum(
             self._least(number) * sum(map(len, self._deployments[number].fits_by_cluster.values()))
             for number in movable
@@ -143,7 +147,7 @@ class _Rearrangement:
         return self._known_least[key]
 
     def _by_chain(self, candidates: Sequence[str]) -> dict[str, Counter[int]] | None:
-        """Search for a chain of displaced replicas: one replica displaces another replica, which displaces a third
+        """Search for a chain of displaced replicas: one replica displaces another replica, this displaces a third
         replica, and so on."""
         counts = {name: Counter(cluster_counts) for name, cluster_counts in self._before.items()}
         tried_exchanges: set[tuple[int, str, int]] = set()
@@ -201,8 +205,8 @@ class _Rearrangement:
             return False
 
         def put(position: int, index: int, remaining: int, limits: Mapping[object, int]) -> bool:
-            """Place the replicas of a deployment on its clusters from an index on. A cluster gets at most as many as
-            the previous equal cluster."""
+            """Place the replicas of a deployment on its clusters from an index on. A cluster receives at most the
+            number of replicas of the previous equal cluster."""
             number = order[position]
             if not remaining:
                 return self._allowed(number, counts) and spread(position + 1)
@@ -237,8 +241,8 @@ class _Rearrangement:
         return tuple(name in self._deployments[number].clusters for number in numbers)
 
     def _fit(self, name: str, counts: Counter[int]) -> list[ReplicaFit] | None:
-        """Return places for so many replicas of each deployment on a cluster, in the order of the deployments' numbers;
-        None when they do not fit."""
+        """Return placements for these numbers of replicas on a cluster, in the order of the numbers of the deployments.
+        None if they do not fit."""
         key = (self._kind(name), _frozen(counts))
         if key not in self._fits:
             replicas = [self._deployments[number].engines for number, count in _frozen(counts) for __ in range(count)]

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Replicas of each deployment that stay: those that exist and may stay where they are."""
+"""Existing replicas of each deployment that stay on their clusters."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from .pinning import grow, missing, pin
 SCALED_DOWN = "scaled down"
 """Reason for removing replicas above the desired number."""
 REPLACED = "replicas on preferred clusters replace it"
-"""Reason for removing a replica whose replacement on a preferred cluster exists."""
+"""Reason for removing a replica with an existing replacement on a preferred cluster."""
 
 
 @dataclass
 class Kept:
-    """A replica that stays: its placement, and its engines on their pools (none for one that is held)."""
+    """Kept replica: its placement, and its engines on their pools. A held replica has no layouts."""
 
     placement: Placement
     replica: Replica
@@ -49,9 +49,9 @@ class State:
     claimless: list[Refusal] = field(default_factory=list)
     # New replicas by cluster.
     new: dict[str, list[ReplicaFit]] = field(default_factory=dict)
-    # A search for a place ended at the bound on work.
+    # A search for a placement reached its limit.
     undecided: bool = False
-    # True when surge replicas are placed, which is after all other replicas of the fleet.
+    # True after all replicas of the fleet except surge replicas are placed. Surge replicas are placed then.
     surges: bool = False
 
     @property
@@ -66,7 +66,7 @@ class State:
 
     @property
     def may_change(self) -> bool:
-        """Return True when something new of the deployment may be placed."""
+        """Return True if new replicas of the deployment can be placed."""
         return not self.deployment.invalid and not self.deployment.hold
 
     @property
@@ -75,12 +75,12 @@ class State:
 
     @property
     def counts(self) -> Counter[str]:
-        """Replicas by cluster, without old replicas."""
+        """Return the number of replicas by cluster, without old replicas."""
         return self.kept_counts + Counter({name: len(fits) for name, fits in self.new.items()})
 
     @property
     def kept_counts(self) -> Counter[str]:
-        """Existing replicas by cluster, without old replicas."""
+        """Return the number of existing replicas by cluster, without old replicas."""
         return Counter(entry.placement.cluster for entry in self.kept if not entry.replica.old)
 
     def placements(self, fleet: Mapping[str, Cluster]) -> list[Placement]:
@@ -110,9 +110,9 @@ def _new(deployment: Deployment, cluster: Cluster, index: int, engines: tuple[Pl
 
 
 def retain(state: State, fleet: Mapping[str, Cluster], capacity: FleetCapacity) -> None:
-    """Keep every replica that can stay, give up the surplus, charge what is kept.
+    """Keep every replica that can stay, remove surplus replicas, and charge the kept replicas.
 
-    Of the surplus, what is on a silent cluster stays until it can be removed, and nothing goes in its place.
+    Surplus replicas on a silent cluster stay until they can be removed. No replica replaces them.
     """
     kept_entries: dict[tuple[str, int], Kept] = {}
     for replica in state.existing:
@@ -170,7 +170,7 @@ def retain(state: State, fleet: Mapping[str, Cluster], capacity: FleetCapacity) 
 
 
 def preempted(replica: Replica, deployment: str) -> Dropped:
-    """Return a replica whose place another deployment took."""
+    """Return a replica that another deployment preempted."""
     return Dropped(replica, f"preempted by {deployment}, which has a higher priority", preempted_by=deployment)
 
 
@@ -225,7 +225,7 @@ def _give_up(
 
 
 def charge(entry: Kept, capacity: FleetCapacity) -> None:
-    """Charge a replica that exists. The devices of a stranded one are unavailable already."""
+    """Charge an existing replica. The devices of a stranded replica are already unavailable."""
     if entry.replica.stranded:
         return
     if entry.placement.state == "held":
@@ -235,7 +235,7 @@ def charge(entry: Kept, capacity: FleetCapacity) -> None:
 
 
 def grow_members(state: State, capacity: FleetCapacity) -> None:
-    """Find places for the pods that spread members of kept replicas gained, now that all that is kept is charged."""
+    """Place the additional pods of spread members of kept replicas, after all kept replicas are charged."""
     for entry in state.kept:
         if entry.replica.stranded or not any(map(missing, entry.layouts)):
             continue
@@ -250,8 +250,8 @@ def grow_members(state: State, capacity: FleetCapacity) -> None:
 
 
 def _claimless(replica: Replica, layout: Layout, cluster: Cluster, capacity: FleetCapacity) -> Iterator[Refusal]:
-    """Yield the members of a kept replica that claim no device in their place, but would claim a device on another pool
-    of the cluster."""
+    """Yield the members of a kept replica that claim no device on their current pools, but would claim a device on
+    another pool of the cluster."""
     for member, member_parts in zip(layout.engine.members, layout.members, strict=True):
         if any(member_part.resolution.claims for member_part in member_parts):
             continue

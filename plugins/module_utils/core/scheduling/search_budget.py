@@ -1,9 +1,9 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""A bound on the work of all searches of a plan together.
+"""Limit on the work of all searches of a plan together.
 
-Whether pods can be packed onto nodes, and replicas onto clusters, takes exponential work in the worst case. Work is
-counted in steps and never in time, so that the same fleet has the same answer on every machine.
+The packing of pods onto nodes, and of replicas onto clusters, requires exponential work in the worst case. Work is
+counted in steps and never in time, so that the same fleet has the same result on every machine.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
 Owner = tuple[str, str]
-"""Namespace and name of a deployment, or of a replica without one."""
+"""Namespace and name of a deployment, or of a replica without a deployment."""
 
-# A step is one choice that is tried: ten microseconds for a pod on a node, up to two hundred for an engine on a pool.
+# A step is one attempted choice: ten microseconds for a pod on a node, up to two hundred for an engine on a pool.
 SEARCH_BUDGET = 1_000_000
 # No search may use more than this share of the remaining steps, so that a hopeless search leaves enough steps for the
 # other searches.
@@ -23,9 +23,9 @@ _SHARE = 16
 
 
 class Work:
-    """The steps that a plan has left.
+    """Remaining steps of a plan.
 
-    `undecided` counts the searches that ended at the bound, with the answer "no" although nothing was proven.
+    undecided: number of searches that reached the limit and returned no result, although this proves nothing.
     """
 
     def __init__(self, budget: int = SEARCH_BUDGET) -> None:
@@ -50,7 +50,7 @@ class Work:
 
     @property
     def owner(self) -> Owner | None:
-        """Return the deployment that searches are for."""
+        """Return the deployment of the current searches."""
         return self._owner
 
     @owner.setter
@@ -65,7 +65,7 @@ class Work:
 
     @contextmanager
     def limited(self) -> Iterator[None]:
-        """Limit what is spent within to a share of what is left. Within another such limit both hold."""
+        """Limit the steps of the context to a share of the remaining steps. In a nested context both limits apply."""
         previous_floor = self._floor
         self._floor = max(previous_floor, self._left - self._left // _SHARE)
         try:
@@ -74,7 +74,7 @@ class Work:
             self._floor = previous_floor
 
     def spend(self, steps: int = 1) -> bool:
-        """Take steps; False when none are left, after which the search has to end."""
+        """Use steps. Return False if not enough steps remain. The search must end then."""
         if self._left - steps < self._floor:
             return False
         self._left -= steps

@@ -2,8 +2,8 @@
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """Cost limit for all selectors of a plan, and the shares of deployments.
 
-Each evaluation is bounded by Kubernetes' own limit, which makes many of them linear in what tenants write. The cost is
-Kubernetes' as well, so that the same fleet reaches the limit on a slow machine or a fast one, or on none.
+Kubernetes limits the cost of each evaluation, so the total is linear in the number of selectors that tenants write. The
+cost has the units of Kubernetes, so the result is the same on slow and on fast machines.
 
 If a fleet exceeds the limit, the limit is divided equally among namespaces, and then among their deployments. Unused
 shares go to the other deployments.
@@ -23,7 +23,7 @@ from .search_budget import Owner
 
 _MOST_NAMED = 3
 
-# Selectors that are evaluated one after the other until a device does not match, with the devices.
+# Selectors that are evaluated one after the other until one of them does not match a device, with the devices.
 _Question = tuple[tuple[str, ...], tuple[Device, ...]]
 
 
@@ -33,10 +33,10 @@ class OverBudgetError(Exception):
 
 @dataclass(frozen=True)
 class Shares:
-    """Deployments whose selectors exceed their shares of the budget.
+    """Deployments with selectors that exceed their shares of the budget.
 
     exceeded: message by deployment, or by replica without a deployment.
-    verdicts: known verdicts, which cost nothing when they are used again.
+    verdicts: known verdicts. Their use costs nothing.
     blocked: selectors that are not evaluated.
     """
 
@@ -46,7 +46,7 @@ class Shares:
 
 
 class Evaluations:
-    """Evaluator of selectors that counts the costs. Verdicts that its users cache cost nothing again.
+    """Evaluator of selectors that counts the costs. Cached verdicts cost nothing.
 
     With shares, the costs are within the budget, and are not counted.
     """
@@ -58,7 +58,7 @@ class Evaluations:
         self._shares = shares
 
     def matches(self, expression: str, device: Device) -> bool:
-        """Return whether a device satisfies a selector. Raises SelectorError, and OverBudgetError."""
+        """Return True if a device satisfies a selector. Raises SelectorError and OverBudgetError."""
         return self.verdict(expression, device).match
 
     def first_mismatch(self, expressions: Iterable[str], device: Device) -> tuple[str, Verdict] | None:
@@ -83,7 +83,7 @@ class Evaluations:
         return verdict
 
     def explain(self, expression: str, device: Device) -> str | None:
-        """Return why a device does not satisfy a selector; None when it does. Raises OverBudgetError."""
+        """Return the reason why a device does not satisfy a selector, None if it does. Raises OverBudgetError."""
         return explain(compile_selector(expression), device, lambda cost: self._spend(expression, cost))
 
     def _spend(self, expression: str, cost: int) -> None:
@@ -149,7 +149,7 @@ def _questions(
 
 
 def _cost(questions: Iterable[_Question], limit: int, verdicts: dict[tuple[str, Device], Verdict]) -> int:
-    """Return the total cost of questions, each selector on each device once. Stop when the cost exceeds `limit`."""
+    """Return the total cost of evaluations, each selector on each device once. Stop if the cost exceeds `limit`."""
     paid: set[tuple[str, Device]] = set()
     cost = 0
     for selectors, devices in questions:

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Pods of a pool, and the proof that each of them finds a node with room, in whatever order they come."""
+"""Pods of a pool, and the proof that each pod finds a node with free capacity in any order of the pods."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Pods:
 
     vectors: devices that each pod may use on its node.
     planned: planned nodes of the pods.
-    is_open: the pods may get other planned nodes.
+    is_open: the planned nodes of the pods can change.
     at_most: for a member that is spread over pools, the maximum number of pods of a copy on this pool. It replaces
         `pods`, the share of the pool. 0 for other members.
     leads: workers that can run on any node wait for the pod.
@@ -48,19 +48,21 @@ class Pods:
 
     @cached_property
     def most(self) -> Vector:
-        """Return what a pod takes at most of each kind of device."""
+        """Return the maximum number of devices of each kind that a pod uses."""
         return tuple(map(max, zip(*self.vectors, strict=True)))
 
 
 def may_strand(node: Vector, nodes: int, load: Sequence[Pods]) -> bool:
-    """Return whether pods could be put on the nodes of a pool such that one of them finds none with room.
+    """Return True if an order of the pods might exist that leaves one of them without a node.
 
-    False is a proof. A pod with the need v finds no room on a node where, for some kind of device, the other pods have
-    more than the node has beside v. Such a node holds a pod that has more alone, or smaller ones that have more
-    together: at least the least sum of their sizes that is more. So no more nodes can be blocked for one kind than
-    there are such large pods, plus all that the smaller ones take divided by that least sum; for all kinds, no more
-    than the sum of these. None is where a pod of each copy of all others leaves room. Pods of the same copy, which go
-    on nodes of their own, block one each. With fewer blocked nodes than there are, the pod always finds a node.
+    False is a proof. Other pods block a node for a pod with the need v if they have too many devices of some kind: more
+    than the node has in addition to v. Such a node has either a large pod that alone exceeds this number, or smaller
+    pods that exceed it together. The smaller pods then have at least the smallest sum of their sizes that exceeds it.
+
+    Therefore, the maximum number of blocked nodes for one kind is the number of large pods plus a quotient: all devices
+    of the smaller pods, divided by this smallest sum. The maximum is 0 if one pod of every other copy leaves enough
+    capacity on the same node. The maximum for all kinds is the sum of these maximums. Each pod of the same copy is on a
+    separate node and blocks this node. If fewer nodes are blocked than exist, the pod always finds a node.
     """
     pool = _Pool(node, load)
     # Equal pods with equal pods in their copy have the same result.
@@ -75,7 +77,7 @@ Needs = dict[int, int]
 
 
 def _ways(pods: Pods) -> list[tuple[Needs, Needs]]:
-    """Return ways to prove that a node has room: what it must have of every kind, and of which kinds one is enough."""
+    """Return ways to prove that a node has free capacity: the needs of all kinds, and needs of alternative kinds."""
     proofs: list[tuple[Needs, Needs]] = [
         ({kind: need for kind, need in enumerate(vector) if need}, {}) for vector in pods.vectors
     ]
@@ -93,7 +95,7 @@ def _ways(pods: Pods) -> list[tuple[Needs, Needs]]:
 
 
 class _Pool:
-    """Devices that pods on the nodes of a pool can take from each other."""
+    """Devices that pods on the nodes of a pool can use instead of each other."""
 
     def __init__(self, node: Vector, load: Sequence[Pods]) -> None:
         self._node = node
@@ -102,14 +104,14 @@ class _Pool:
             self._engines.setdefault(pods.engine, []).append(pods)
 
     def copy_of(self, pods: Pods) -> tuple[object, ...]:
-        """Return a key of the pods of a copy. Copies with equal keys are alike."""
+        """Return a key of the pods of a copy. Equal copies have equal keys."""
         engine_pods = self._engines[pods.engine]
         return tuple(
             sorted((copy_pods.copies, copy_pods.pods, copy_pods.at_most, copy_pods.most) for copy_pods in engine_pods)
         )
 
     def blocked(self, pods: Pods, proof: tuple[Needs, Needs]) -> int:
-        """Return the maximum number of nodes on which a pod has no room."""
+        """Return the maximum number of nodes without free capacity for a pod."""
         every, alternatives = proof
         engine_pods = self._engines[pods.engine]
         same_copy = sum(copy_pods.pods for copy_pods in engine_pods if not (pods.leads and copy_pods.at_most)) - 1
@@ -117,10 +119,11 @@ class _Pool:
         return same_copy + kinds + (self._without_room(pods, alternatives) if alternatives else 0)
 
     def _without_room(self, pods: Pods, needs: Needs) -> int:
-        """Return the maximum number of nodes on which other pods leave a pod no room in any of these kinds."""
+        """Return the maximum number of nodes without free capacity for a pod in any of these kinds, due to other
+        pods."""
         size_counts, on_one = self._others(pods, needs)
         if len(needs) == 1 or pods.mixes:
-            # Devices of any of these kinds do, so that only all together matters.
+            # The pod can use devices of any of these kinds, so only their sum matters.
             have = sum(self._node[kind] for kind in needs)
             room = have - max(needs.values())
             return 0 if on_one <= room else _exceeding(room, have, size_counts, self._sizes(needs))
@@ -148,17 +151,17 @@ class _Pool:
         return sizes, on_one
 
     def _sizes(self, kinds: Collection[int]) -> set[int]:
-        """Return what a pod may take of these kinds together."""
+        """Return the numbers of devices of these kinds together that pods can use."""
         sizes: set[int] = set()
         for pods in (pods for engine_pods in self._engines.values() for pods in engine_pods):
             of_pod = {sum(vector[kind] for kind in kinds) for vector in pods.vectors}
-            # One that mixes may take a part of these kinds and the rest of others.
+            # A pod that mixes kinds can use some devices of these kinds and some of other kinds.
             sizes |= set(range(max(of_pod) + 1)) if pods.mixes and len(of_pod) > 1 else of_pod
         return sizes - {0}
 
 
 def _exceeding(room: int, have: int, size_counts: Counter[int], sizes: Collection[int]) -> int:
-    """Return the maximum number of nodes on which pods use more than `room`. `sizes`: all possible sizes of pods."""
+    """Return the maximum number of nodes with pods that use more than `room`. `sizes`: all possible sizes of pods."""
     large = sum(count for size, count in size_counts.items() if size > room)
     least_sum = _least_above(room, have, [size for size in sizes if size <= room])
     return large + (
@@ -167,7 +170,7 @@ def _exceeding(room: int, have: int, size_counts: Counter[int], sizes: Collectio
 
 
 def _least_above(room: int, have: int, sizes: Collection[int]) -> int:
-    """Return the smallest sum of sizes that exceeds `room` and that a node has. 0 without such a sum."""
+    """Return the smallest sum of sizes that exceeds `room` and fits a node. 0 without such a sum."""
     sums = {0}
     for __ in range(have):
         sums |= {total + size for total in sums for size in sizes if size and total + size <= have}

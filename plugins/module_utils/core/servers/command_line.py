@@ -1,10 +1,10 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Command line of a container: the words that its inference server receives, if they can be determined.
+"""Command line of a container: the words that its inference server receives, if they are known.
 
-The lists `command` and `args` are parsed, and a shell with one simple command, such as `sh -c "exec vllm serve …"`.
-Other scripts are not parsed. Variables are expanded as Kubernetes does it (https://kubernetes.io/docs/tasks/
-inject-data-application/define-interdependent-environment-variables/) and, in a script, as a shell does.
+Supported are the lists `command` and `args`, and a shell with one simple command, such as `sh -c "exec vllm serve …"`.
+Other scripts are not parsed. Variables are expanded as in Kubernetes (https://kubernetes.io/docs/tasks/
+inject-data-application/define-interdependent-environment-variables/). A script also expands them as in a shell.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..conversion import launch
 from . import table
 from .table import Server, Setting
 
-# Private characters: around the name of a variable whose value is unknown (a command of the shell has no name), instead
+# Private characters: around the name of a variable with an unknown value (a command of the shell has no name), instead
 # of characters that a shell does not expand, and instead of the arguments of a script.
 _UNKNOWN = "\ue000"
 _LITERAL = {"$": "\ue001", "`": "\ue002"}
@@ -44,7 +44,7 @@ _RAY = re.compile(r"\bray[ \t]+start\b[^;&|\n]*")
 _NUMBER = re.compile(r"[0-9]{1,10}", re.ASCII)
 _NEGATIVE = re.compile(r"-[0-9.]+")
 _MAX_EXPANSION = 1 << 14
-"""Limit on the characters that values add to a text, because each variable can be twice the previous one."""
+"""Limit on the characters that values add to a text, because each variable can be twice as long as the previous one."""
 
 
 @dataclass(frozen=True)
@@ -70,11 +70,11 @@ class CommandLine:
     fields: Sequence[str] = ()
     """Element of the container that contains each word, such as `args[2]`."""
     script: str = ""
-    """Script that is not parsed. Then there are no words."""
+    """Script that is not parsed. `words` is then empty."""
     script_field: str = ""
     """Element that contains a script, parsed or not."""
     is_launch: bool = False
-    """True if the script is the gang launch of a conversion, which passes its arguments to vLLM."""
+    """True if the script is the gang launch of a conversion. It passes its arguments to vLLM."""
     has_command: bool = False
     image: str = ""
     variables: Mapping[str, str | None] = field(default_factory=dict)
@@ -82,8 +82,10 @@ class CommandLine:
 
     @classmethod
     def of(cls, container: Container, defaults: Mapping[str, str] | None = None) -> CommandLine:
-        """Return the command line of an engine's container. `defaults` are variables that the fleet sets unless the
-        container does."""
+        """Return the command line of an engine's container.
+
+        defaults: variables that the fleet sets if the container does not set them.
+        """
         variables = environment(container, defaults or {})
         elements = [
             (f"{name}[{index}]", _expand(text, variables))
@@ -119,8 +121,8 @@ class CommandLine:
 
     @cached_property
     def server(self) -> Server | None:
-        """The inference server that the container starts, or None for other programs. For a script that is not parsed,
-        the only server that its text starts."""
+        """Return the inference server that the container starts, None for other programs. For a script that is not
+        parsed, return the only server that its text starts."""
         if not self.script:
             return self._start[0] if self._start else None
         servers = table.servers_in(_without_comments(self.script))
@@ -128,22 +130,22 @@ class CommandLine:
 
     @property
     def is_parsed(self) -> bool:
-        """True if the container starts a server of the table with parsed arguments."""
+        """Return True if the container starts a server of the table with parsed arguments."""
         return self._start is not None
 
     @property
     def is_complete(self) -> bool:
-        """True if all flags are known: they are neither in a file nor in a variable with an unknown value."""
+        """Return True if all flags are known: they are neither in a file nor in a variable with an unknown value."""
         return self.is_parsed and not self.unknown_flags and not self.reads_file
 
     @property
     def reads_file(self) -> bool:
-        """True if the server reads flags from a file."""
+        """Return True if the server reads flags from a file."""
         return self.has(("--config",))
 
     @cached_property
     def flags(self) -> tuple[Flag, ...]:
-        """Return the flags in their order, also of other programs. Empty for a script that is not parsed."""
+        """Return the flags of any program in their order. Empty for a script that is not parsed."""
         server, start = self._start or (None, 0)
         flags: list[Flag] = []
         values: list[str] = []
@@ -161,24 +163,24 @@ class CommandLine:
 
     @property
     def arguments(self) -> Sequence[str]:
-        """Words after the start of the server."""
+        """Return the words after the start of the server."""
         return self.words[self._start[1] :] if self._start else self.words
 
     def find(self, names: Sequence[str]) -> Flag | None:
-        """Return the last of these flags, which overrides the others."""
+        """Return the last of these flags, None without any. The last flag overrides the others."""
         return next((flag for flag in reversed(self.flags) if flag.name in names), None)
 
     def has(self, names: Sequence[str]) -> bool:
-        """Return whether any of the flags is set."""
+        """Return True if any of the flags is set."""
         return self.find(names) is not None
 
     def value(self, names: Sequence[str]) -> str:
-        """Return the value of the last of these flags; empty if it is unset or unknown."""
+        """Return the value of the last of these flags, empty if it is unset or unknown."""
         flag = self.find(names)
         return flag.value if flag and is_known(flag.value) else ""
 
     def number(self, names: Sequence[str], limit: int) -> int:
-        """Return the value of a flag if it is a number from 1 to `limit`, else 0.
+        """Return the value of a flag if it is a number from 1 to `limit`, otherwise 0.
 
         For a script that is not parsed, return the only number of the flag after the start of the server."""
         text = self.value(names)
@@ -192,7 +194,8 @@ class CommandLine:
         return number if number <= limit else 0
 
     def setting(self, setting: Setting) -> tuple[str | None, str]:
-        """Return the value of a setting of the server, None if it is unknown, and its origin if that is not a flag."""
+        """Return the value of a setting of the server, None if it is unknown, and its origin if it is not from a
+        flag."""
         if flag := self.find(setting.flags):
             return (flag.value if is_known(flag.value) else None), ""
         value = self.variable(setting.variable)
@@ -203,7 +206,7 @@ class CommandLine:
 
     @cached_property
     def unknown_flags(self) -> tuple[str, ...]:
-        """Return the words that can be any flag, because their value is unknown and they are neither a value nor the
+        """Return the words with an unknown value that can be any flag, because they are neither a value nor the
         model."""
         unknown_arguments = []
         previous = "--model" if len(self.arguments) < len(self.words) else ""
@@ -219,7 +222,7 @@ class CommandLine:
         return tuple(unknown_arguments)
 
     def variable(self, name: str) -> str | None:
-        """Return the value of a variable that the container or its image sets; empty if unset, None if unknown."""
+        """Return the value of a variable that the container or its image sets. Empty if unset, None if unknown."""
         image = (table.image_variables(self.server, self.image) if self.server else None) or {}
         return self.variables.get(name, image.get(name, "")) if name else ""
 
@@ -231,12 +234,12 @@ class CommandLine:
 
 
 def is_known(text: str) -> bool:
-    """Return whether a text contains no value that is unknown."""
+    """Return True if a text contains no unknown values."""
     return _UNKNOWN not in text
 
 
 def unknown_variables(texts: Iterable[str]) -> tuple[str, ...]:
-    """Return the names of the variables in texts whose values are unknown; an empty name for a command of a shell."""
+    """Return the names of the variables with unknown values in texts. The name of a command of a shell is empty."""
     return tuple(dict.fromkeys(name for text in texts for name in text.split(_UNKNOWN)[1::2]))
 
 
@@ -275,7 +278,7 @@ def _expand(text: str, variables: Mapping[str, str | None], *, in_shell: bool = 
 
 
 def _script_position(elements: Sequence[str]) -> int:
-    """Return the position of the script that a shell runs; 0 without a script, and if the shell runs a file."""
+    """Return the position of the script that a shell runs. 0 without a script, and if the shell runs a file."""
     is_shell = [text.rpartition("/")[2] in _SHELLS for text in elements]
     position, has_script = is_shell.index(True) + 1 if True in is_shell else len(elements), False
     while position < len(elements) and elements[position].startswith(("-", "+")):
@@ -295,7 +298,7 @@ def _without_comments(script: str) -> str:
 
 
 def _simple_command(script: str, variables: Mapping[str, str | None]) -> list[str]:
-    """Return the words of a script that is one simple command, without `exec` and assignments; empty for others."""
+    """Return the words of a script with one simple command, without `exec` and assignments. Empty for other scripts."""
     text = _QUOTED.sub(_mark_literal, _ARGUMENTS.sub(_ARGUMENTS_MARK, _without_comments(script)))
     text = _expand(text, variables, in_shell=True)
     lexer = shlex.shlex(text.strip(" \t\n;"), posix=True, punctuation_chars=_OPERATORS)

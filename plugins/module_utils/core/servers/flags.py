@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Settings of vLLM and SGLang by their flags: served names, KV cache blocks, parallelism and use of device memory."""
+"""Settings of vLLM and SGLang by their flags: served names, KV cache blocks, parallelism, and use of device memory."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ class ServedNames:
     """Served model names of an engine."""
 
     names: tuple[str, ...]
-    """Names whose values are known."""
+    """Names with known values."""
     can_be_added: bool
     """True if the flag can be added to the arguments."""
     unknown: tuple[str, ...] = ()
-    """Variables in names whose values are unknown; an empty text is a command of the shell."""
+    """Variables with unknown values in names. An empty text is a command of the shell."""
     unknown_flags: tuple[str, ...] = ()
     """Variables that can contain any flag."""
     in_file: bool = False
@@ -60,7 +60,7 @@ class ServedNames:
     in_script: bool = False
     """True if the flags are in a script that is not parsed."""
     rejected: int = 0
-    """Number of names for a server that accepts only one."""
+    """Number of names for a server that accepts only one name."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class Parallelism:
     """Flags of the server by the long flags of vLLM."""
     devices: int
     field: str
-    """`args` or `command`, whichever contains the axes or would contain them."""
+    """`args` or `command`: the field with the axes, or the field for new axes."""
 
     def __str__(self) -> str:
         return " ".join(f"{self.flags[axis]}={value}" for axis, value in self.axes.items())
@@ -86,18 +86,18 @@ class MemoryUse:
     shards: int = 1
     """Maximum number of devices that share the weights."""
     tensor: int = 1
-    """Number of devices that share the heads of the KV cache; 0 if unknown."""
+    """Number of devices that share the heads of the KV cache, 0 if unknown."""
     pipeline: int = 1
     """Number of devices that share the layers of the KV cache."""
     fraction: Fraction = Fraction(1)
     """Part of the memory of a device for weights and KV cache."""
     cache_type: str = ""
     context: int = 0
-    """Maximum number of tokens of a request; 0 without a flag."""
+    """Maximum number of tokens of a request, 0 without a flag."""
 
 
 def served_names(line: CommandLine) -> ServedNames | None:
-    """Return the served model names of an engine; None if its server accepts requests for any name, or is unknown and
+    """Return the served model names of an engine. None if its server accepts requests for any name, or is unknown and
     has no flag for them."""
     server = line.server
     flag = line.find(server.names if server else (SERVED_NAME,))
@@ -118,12 +118,12 @@ def served_names(line: CommandLine) -> ServedNames | None:
 
 
 def block_size(line: CommandLine) -> int:
-    """Return the tokens per KV cache block: `--block-size` (vLLM) or `--page-size` (SGLang), else 16."""
+    """Return the tokens per KV cache block: `--block-size` (vLLM) or `--page-size` (SGLang), 16 by default."""
     return line.number(_BLOCK_SIZES, _MAX_INT) or DEFAULT_BLOCK_SIZE
 
 
 def axes(line: CommandLine) -> Mapping[str, int] | None:
-    """Return the axes of parallelism that flags set, by the long flags of vLLM; None if they cannot be determined."""
+    """Return the axes of parallelism that flags set, by the long flags of vLLM. None if they are unknown."""
     server = line.server
     if server is None or not server.axes or not line.is_parsed or line.unknown_flags:
         return None
@@ -148,7 +148,7 @@ def axes(line: CommandLine) -> Mapping[str, int] | None:
 
 
 def parallelism(line: CommandLine) -> Parallelism | None:
-    """Return the parallelism of an engine; None if it cannot be determined. Without an axis it uses one device."""
+    """Return the parallelism of an engine, None if it is unknown. Without an axis it uses one device."""
     sizes = axes(line)
     server = line.server
     if server is None or sizes is None or not (sizes or line.words or line.has_command):
@@ -160,11 +160,11 @@ def parallelism(line: CommandLine) -> Parallelism | None:
 
 
 def memory_use(line: CommandLine) -> MemoryUse | None:
-    """Return the use of device memory by an engine; None if it cannot be determined, or if weights are partly in the
-    memory of the node.
+    """Return the use of device memory by an engine. None if it is unknown, or if some weights are in the memory of the
+    node.
 
     vLLM divides experts over the devices of all axes
-    (https://docs.vllm.ai/en/stable/serving/data_parallel_deployment/), so that only the maximum number of shards is
+    (https://docs.vllm.ai/en/stable/serving/data_parallel_deployment/). Therefore, only the maximum number of shards is
     known with data parallelism. SGLang has whole copies unless only attention is data parallel.
     """
     sizes, server = axes(line), line.server
@@ -190,11 +190,11 @@ def memory_use(line: CommandLine) -> MemoryUse | None:
 
 
 def is_positive(text: str) -> bool:
-    """Return whether a text is a whole number of 1 or more."""
+    """Return True if a text is a whole number of 1 or more."""
     return text.isascii() and text.isdecimal() and bool(text.strip("0")) and len(text) < 11
 
 
 def parse_tokens(text: str) -> int:
-    """Return a number of tokens, which can end with a letter; 0 for other texts."""
+    """Return a number of tokens from a text that can end with a unit letter, 0 for other texts."""
     match = _TOKENS.fullmatch(text)
     return int(Fraction(match[1]) * _MULTIPLES[match[2]]) if match else 0

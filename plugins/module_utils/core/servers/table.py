@@ -31,7 +31,7 @@ _TAG = re.compile(
 
 @dataclass(frozen=True)
 class Setting:
-    """Setting of a server: its flags, the long one first, its environment variable, and its default."""
+    """Setting of a server: its flags (the long flag first), its environment variable, and its default."""
 
     flags: Sequence[str] = ()
     variable: str = ""
@@ -50,11 +50,11 @@ class Server:
     starts: Sequence[tuple[str, ...]]
     """Words that start the server: a program, a program and its subcommand, or a Python module."""
     images: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """Variables that images set, by the end of the repository of an image whose entry point starts the server."""
+    """Variables that images with this server as entry point set, by the end of the image repository."""
     released: str = ""
-    """End of the repository whose tags are the versions of the server."""
+    """End of the repository with the versions of the server as tags."""
     address: Setting = Setting(("--host",), default=ALL_ADDRESSES)
-    """Address to listen on. If it has no flags, its variable contains the port too."""
+    """Address to listen on. If it has no flags, its variable also contains the port."""
     port: Setting = Setting(("--port",), default="8000")
     tls: Setting = _NO_SETTING
     socket: Sequence[str] = ()
@@ -139,7 +139,7 @@ _SERVERS = (
             **dict.fromkeys((PIPELINE, "--pp-size"), PIPELINE),
             **dict.fromkeys((DATA, "--dp-size", "--dp"), DATA),
         },
-        # The default depends on the node. All of the memory is its upper limit.
+        # The default depends on the node. The whole memory is its upper limit.
         memory=("--mem-fraction-static", Fraction(1)),
         context=("--context-length",),
         gang={"nodes": ("--nnodes",), "rank": ("--node-rank",), "leader": ("--dist-init-addr", "--nccl-init-addr")},
@@ -159,7 +159,7 @@ _SERVERS = (
             **dict.fromkeys(("--tp_size", "--tp-size", "--tensor_parallel_size"), TENSOR),
             **dict.fromkeys(("--pp_size", "--pp-size", "--pipeline_parallel_size"), PIPELINE),
         },
-        # Engines that are already built contain their axes.
+        # Prebuilt engines contain their axes.
         one_device=False,
     ),
     # 3.3.6: https://huggingface.co/docs/text-generation-inference/reference/launcher
@@ -173,7 +173,7 @@ _SERVERS = (
         model=Setting(("--model-id",), "MODEL_ID"),
         key=Setting(("--api-key",), "API_KEY"),
         axes=dict.fromkeys(("--num-shard", "NUM_SHARD"), TENSOR),
-        # All devices of the pod.
+        # The server uses all devices of the pod.
         one_device=False,
     ),
     # Build b11223: https://github.com/ggml-org/llama.cpp/blob/master/tools/server/README.md
@@ -243,13 +243,13 @@ _PATTERNS = {
     for server in _SERVERS
 }
 _STARTS = [(start, server) for server in _SERVERS for start in server.starts]
-# Subcommands of servers that start no server.
+# Subcommands of servers that start a client or a benchmark.
 _CLIENTS = re.compile(r"(?<![\w.-])(?:vllm[ \t]+(?:bench|chat|complete|run-batch)|sglang\.bench_\w+)(?![\w.-])")
 _FIRST_WORDS = frozenset(start[0] for start, __ in _STARTS)
 
 
 def find_start(words: Sequence[str]) -> tuple[Server, int] | None:
-    """Return the server that a command line starts, and the position of its first argument."""
+    """Return the server that a command line starts, and the position of its first argument. None without a server."""
     for position, element in enumerate(words):
         program = element if element in _FIRST_WORDS else element.rpartition("/")[2]
         for start, server in _STARTS if program in _FIRST_WORDS else ():
@@ -260,7 +260,7 @@ def find_start(words: Sequence[str]) -> tuple[Server, int] | None:
 
 
 def starts_client(words: Sequence[str]) -> bool:
-    """Return whether a command line starts a client or a benchmark of a server."""
+    """Return True if a command line starts a client or a benchmark of a server."""
     return find_start(words) is None and _CLIENTS.search(" ".join(words)) is not None
 
 
@@ -282,7 +282,7 @@ def server_of_image(image: str, words: Sequence[str] = ()) -> Server | None:
 
 
 def image_variables(server: Server, image: str) -> Mapping[str, str] | None:
-    """Return the variables that an image of a server sets; None for other images."""
+    """Return the variables that an image of a server sets, None for other images."""
     repository, tag = _repository_and_tag(image)
     for end, variables in server.images.items():
         path, __, variant = end.partition(":")
@@ -299,7 +299,7 @@ def _repository_and_tag(image: str) -> tuple[str, str]:
 
 
 def is_loopback(address: str) -> bool:
-    """Return whether an address is reachable only from within the pod."""
+    """Return True if an address is reachable only from within the pod."""
     name = address.lower().strip("[]")
     try:
         ip = ipaddress.ip_address(name)
@@ -309,7 +309,7 @@ def is_loopback(address: str) -> bool:
 
 
 def version(server: Server, image: str) -> str:
-    """Return the version of a server according to the tag of its official image, or an empty string."""
+    """Return the version of a server from the tag of its official image, empty for other images."""
     repository, tag = _repository_and_tag(image)
     release = _TAG.fullmatch(tag)
     is_official = bool(server.released) and f"/{repository}".endswith(f"/{server.released}")
@@ -318,7 +318,7 @@ def version(server: Server, image: str) -> str:
 
 @functools.cache
 def released(name: str) -> Mapping[str, frozenset[str]]:
-    """Return the flags of a server, without their leading dashes, by version; empty for a server without data."""
+    """Return the flags of a server without leading dashes, by version. Empty for a server without data."""
     versions = released_flags.VERSIONS.get(name, "").split()
     flags: dict[str, set[str]] = {version: set() for version in versions}
     current: list[str] = []
@@ -333,8 +333,10 @@ def released(name: str) -> Mapping[str, frozenset[str]]:
 
 
 def full_flag(server: Server, image: str, flag: str) -> str:
-    """Return the flag that argparse recognizes: the only flag of the version, or of all versions if the version is
-    unknown, that starts with `flag`. Return `flag` if it exists, or if no flag or several flags start with it."""
+    """Return the full flag that argparse recognizes for an abbreviation.
+
+    It is the only flag of the version with the prefix `flag`, or of all versions if the version is unknown. Return
+    `flag` unchanged if it exists, or if none or several flags have this prefix."""
     versions = released(server.name)
     release = version(server, image)
     names = versions[release] if release in versions else frozenset().union(*versions.values())
@@ -346,5 +348,5 @@ def full_flag(server: Server, image: str, flag: str) -> str:
 
 
 def version_numbers(text: str) -> tuple[int, ...]:
-    """Return the numbers of a version for comparisons; empty for an unknown version."""
+    """Return the numbers of a version for comparisons, empty for an unknown version."""
     return tuple(map(int, re.findall(r"[0-9]+", text)))

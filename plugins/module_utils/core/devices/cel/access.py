@@ -2,7 +2,7 @@
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """Operations of closures: access to fields and elements, equality, and calls with a choice of overloads."""
 
-# To isinstance a bool is an int. pylint: disable=unidiomatic-typecheck
+# A bool is an int for isinstance. pylint: disable=unidiomatic-typecheck
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .values import MISSING, NONE, CelError, CelMap, Optional, equal, no_overloa
 
 
 def equal_or_not(left: Any, right: Any, negated: bool, state: State) -> bool:
-    """== or !=; what cannot be compared fails == and is unequal for != (cel-go's `evalNe`)."""
+    """Evaluate == or !=. Values that are not comparable fail == and are unequal for != (cel-go's `evalNe`)."""
     try:
         return equal(left, right, state.spend) is not negated
     except CelError:
@@ -65,7 +65,7 @@ def optional_at(target: Any, key: Any) -> Optional:
 
 
 def accepts(desired: t.Type, value: Any) -> bool:
-    """Return whether a value fits a declared type; for lists and maps, the first element decides (as in cel-go)."""
+    """Return True if a value fits a declared type. For lists, the first element decides (as in cel-go)."""
     kind = desired.kind
     if kind in ("dyn", "any", "param"):
         return True

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The syntax tree of an expression. Macros are nodes of their own: nothing is expanded."""
+"""Syntax tree of an expression. Macros are separate nodes and are not expanded."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from .types import Type
 
 @dataclass(eq=False, slots=True)
 class Node:
-    """A node; `pos` is where it is reported (an index into the source), `start` and `end` what it spans.
+    """Node of the syntax tree.
 
-    `height` counts the operators, selections, calls and indexes from here to the deepest leaf.
+    pos: position for error messages, an index into the source.
+    start, end: range of the node in the source.
+    height: number of operators, selections, calls, and indexes on the path to the deepest leaf.
     """
 
     pos: int
@@ -46,7 +48,7 @@ class Select(Node):
 
 @dataclass(eq=False, slots=True)
 class Call(Node):
-    """A function, a method (with a target) or an operator, which goes by its name in the CEL specification."""
+    """Function, method (with a target), or operator. Operators have their name in the CEL specification."""
 
     function: str
     target: Node | None
@@ -55,7 +57,7 @@ class Call(Node):
 
 @dataclass(eq=False, slots=True)
 class Logic(Node):
-    """A chain of && or || of any length."""
+    """Chain of && or || of any length."""
 
     operator: str
     terms: list[Node]
@@ -69,17 +71,18 @@ class ListLiteral(Node):
 
 @dataclass(eq=False, slots=True)
 class MapLiteral(Node):
-    """Entries are (key, value, whether the value is an optional)."""
+    """Map literal. An entry is (key, value, True for an optional value)."""
 
     entries: list[tuple[Node, Node, bool]]
 
 
 @dataclass(eq=False, slots=True)
 class Comprehension(Node):
-    """all, exists, exists_one, map, filter, transformList, transformMap, transformMapEntry, sortBy.
+    """Call of all, exists, exists_one, map, filter, transformList, transformMap, transformMapEntry, or sortBy.
 
-    `variables` are one or two names; `predicate` is what all, exists, exists_one and filter test, and the condition of
-    the longer spellings of the others; `body` is what those compute.
+    variables: one or two names.
+    predicate: test of all, exists, exists_one, and filter, or the optional condition of the other macros.
+    body: result of the other macros.
     """
 
     kind: str
@@ -91,7 +94,7 @@ class Comprehension(Node):
 
 @dataclass(eq=False, slots=True)
 class Bind(Node):
-    """`cel.bind(name, value, body)`."""
+    """Call of `cel.bind(name, value, body)`."""
 
     name: str
     value: Node
@@ -100,7 +103,7 @@ class Bind(Node):
 
 @dataclass(eq=False, slots=True)
 class OptMap(Node):
-    """`target.optMap(name, body)`, or optFlatMap when `flat`."""
+    """Call of `target.optMap(name, body)`, or of optFlatMap if `flat`."""
 
     target: Node
     name: str

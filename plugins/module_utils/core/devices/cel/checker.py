@@ -1,9 +1,9 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The type check: which names and overloads an expression means, by cel-go's rules (`checker/checker.go`).
+"""Type check of names and overloads in an expression, by the rules of cel-go (`checker/checker.go`).
 
-Beyond types it refuses what Kubernetes refuses before it runs an expression: lists and maps of mixed types, constant
-regular expressions, durations and timestamps that are none, and a result that cannot be a bool.
+In addition to type errors, it rejects everything that Kubernetes rejects before it evaluates an expression: lists and
+maps of mixed types, invalid constant regular expressions, durations and timestamps, and results that cannot be a bool.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _VARIABLES = {"device": t.DEVICE}
 
 
 class Checked:
-    """The result of a check: the type of every node, with all variables replaced, and what calls mean.
+    """Result of a check: the type of every node without type variables, and the resolved functions.
 
-    `functions` has the name of every call that a dotted name resolved to (`sets.contains`).
+    functions: name of every call with a dotted name (`sets.contains`).
     """
 
     __slots__ = ("functions", "root", "types")
@@ -34,9 +34,9 @@ class Checked:
 
 
 def check(root: Node, *, any_result: bool = False) -> Checked:
-    """Check an expression that is to be a device selector; `CelSyntaxError` says what does not fit and where.
+    """Check a device selector. Raise CelSyntaxError with the error and its position.
 
-    `any_result` is for parts of a selector, which may give anything.
+    any_result: allow results of any type, for parts of a selector.
     """
     checker = _Checker()
     checker.check(root)
@@ -50,7 +50,7 @@ def check(root: Node, *, any_result: bool = False) -> Checked:
 
 
 def qualified_name(node: Node) -> str | None:
-    """The dotted name a chain of plain selections spells, None for anything else."""
+    """Return the dotted name of a chain of plain selections, None for other nodes."""
     names: list[str] = []
     while isinstance(node, Select) and not node.optional and not node.test:
         names.append(node.field)

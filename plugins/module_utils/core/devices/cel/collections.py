@@ -1,11 +1,11 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Functions on strings, lists and sets (cel-go's `ext` libraries and Kubernetes' lists and regex libraries).
+"""Functions on strings, lists, and sets (cel-go's `ext` libraries and Kubernetes' lists and regex libraries).
 
-Functions that can do more work than their cost says take `spend` first and report it.
+Functions that can do more work than their cost have `spend` as their first argument and report the work.
 """
 
-# To isinstance a bool is an int. pylint: disable=unidiomatic-typecheck
+# A bool is an int for isinstance. pylint: disable=unidiomatic-typecheck
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from .values import (
     type_name,
 )
 
-# Go's unicode.IsSpace, as strings.TrimSpace uses it; Python's strip() takes some control characters too.
+# Go's unicode.IsSpace, which strings.TrimSpace uses. Python's strip() also removes some control characters.
 _SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
 _LOWER = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz")
 _UPPER = str.maketrans("abcdefghijklmnopqrstuvwxyz", "ABCDEFGHIJKLMNOPQRSTUVWXYZ")
@@ -119,7 +119,7 @@ def split(text: str, separator: str, count: int = -1) -> list[str]:
     if count == 0:
         return []
     if not separator:
-        # Go splits into characters, the last part being the rest where there is a count.
+        # Go splits into characters. With a count, the last part contains the remaining text.
         if 0 < count < len(text):
             return [*text[: count - 1], text[count - 1 :]]
         return list(text)
@@ -176,7 +176,7 @@ def find_all(spend: Spend, text: str, pattern: str, limit: int = -1) -> list[str
 
 
 def _searching(spend: Spend) -> Spend:
-    """Visiting a state costs far less than a unit of cost; usual searches then cost next to nothing extra."""
+    """Return a function that charges visited states of a search. A state costs far less than one unit of cost."""
     pending = 0
 
     def search(work: int) -> None:
@@ -266,12 +266,12 @@ maximum = _best("max", -1)
 
 
 def total_of(zero: Any) -> Callable[[list[Any]], Any]:
-    """`sum()` for lists of the type of `zero`, which is the sum of an empty one."""
+    """Return `sum()` for lists of the type of `zero`. The sum of an empty list is `zero`."""
     return lambda elements: functools.reduce(add, elements, zero)
 
 
 def total(elements: list[Any]) -> Any:
-    """`sum()` where the type is only known from the elements."""
+    """Return the result of `sum()` for a type that is known only from the elements."""
     zeros: dict[type, Any] = {int: 0, UInt: UInt(0), float: 0.0, Duration: Duration(0)}
     if elements and type(elements[0]) not in zeros:
         raise no_overload()
@@ -297,7 +297,7 @@ def sets_intersects(spend: Spend, left: list[Any], right: list[Any]) -> bool:
 
 
 def list_index(key: Any) -> int:
-    """A list's index from a number of any type; an error for one that is no whole number."""
+    """Return the index of a list from a number of any type. Raise CelError for a number that is not an integer."""
     kind = type(key)
     if kind is int or kind is UInt:
         return int(key)
@@ -307,7 +307,7 @@ def list_index(key: Any) -> int:
 
 
 def element_at(target: Any, key: Any) -> Any:
-    """The element of a list or the value of a map; MISSING where there is none."""
+    """Return the element of a list or the value of a map, MISSING without such an element or value."""
     if type(target) is CelMap:
         return target.get(CelMap.key(key))
     if type(target) is list:

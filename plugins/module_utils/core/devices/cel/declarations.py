@@ -1,11 +1,11 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Names of a device selector: variables, types and functions with their overloads.
+"""Names of a device selector: variables, types, and functions with their overloads.
 
-The environment is that of k8s.io/dynamic-resource-allocation/cel in Kubernetes 1.36 on top of
+The environment is the environment of k8s.io/dynamic-resource-allocation/cel in Kubernetes 1.36, based on
 k8s.io/apiserver/pkg/cel/environment: the standard library, optionals, strings (version 2), lists (version 3), sets,
-two-variable comprehensions, bindings, and Kubernetes' regex, lists, quantity, semver, url, ip, cidr and format.
-The libraries for admission (`authorizer`) declare functions too, but no value to call them on, so they are not here.
+two-variable comprehensions, bindings, and Kubernetes' regex, lists, quantity, semver, url, ip, cidr, and format.
+The libraries for admission (`authorizer`) also declare functions, but provide no value for calls. They are excluded.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from . import types as t
 
 
 class Overload(NamedTuple):
-    """One signature; a method's receiver is its first argument."""
+    """Signature of a function. The receiver of a method is its first argument."""
 
     args: tuple[t.Type, ...]
     result: t.Type
@@ -31,7 +31,7 @@ _ORDERINGS = [f"{kind},{kind}->bool" for kind in ("bool", "string", "bytes", "ti
 _TIMESTAMP_PART = "timestamp->int timestamp,string->int"
 _TIME_PART = f"{_TIMESTAMP_PART} duration->int"
 
-# Signatures: arguments, an arrow, the result; single capitals (A, B, K, V) are type variables.
+# Signatures: arguments, an arrow, and the result. Single capitals (A, B, K, V) are type variables.
 _GLOBAL = {
     "_?_:_": "bool,A,A->A",
     "!_": "bool->bool",
@@ -186,7 +186,7 @@ _PART = re.compile(r"\w+|[<>,]")
 
 
 def _read_types(text: str) -> tuple[t.Type, ...]:
-    """The types of a list such as `map<K,V>,int`."""
+    """Return the types of a list such as `map<K,V>,int`."""
     stack: list[tuple[str, list[t.Type]]] = [("", [])]
     pieces = _PART.findall(text)
     for index, piece in enumerate(pieces):
@@ -220,7 +220,7 @@ def _table(signatures: dict[str, str]) -> dict[str, tuple[Overload, ...]]:
 FUNCTIONS = _table(_GLOBAL)
 METHODS = _table(_MEMBER)
 
-# A selector sees one device. Attribute values have no type before they are read (`any`); unknown domains are empty.
+# A selector has access to one device. Attribute values have no static type (`any`). Unknown domains are empty.
 DEVICE_FIELDS = {
     "driver": t.STRING,
     "allowMultipleAllocations": t.BOOL,

@@ -69,7 +69,7 @@ _SETUP_AND_STEP = {
     "transformMap": (_MAP + 1, 3),
     "transformMapEntry": (_MAP + 1, 2),
 }
-"""Cost of a loop, and of each step of the loop without its condition and its result."""
+"""Cost of a loop, and of each iteration without its condition and its result."""
 
 
 def _read(size: int, factor: float = 0.1) -> int:
@@ -140,7 +140,7 @@ _AGGREGATES = frozenset(("isSorted", "sum", "max", "min", "indexOf", "lastIndexO
 _PARTS_OF_TEXTS = frozenset(("find", "findAll", "lowerAscii", "replace", "split", "substring", "trim", "upperAscii"))
 _REORDERED_LISTS = frozenset(("distinct", "flatten", "reverse", "sort"))
 _KEEPS_SIZE = _PARTS_OF_TEXTS | _REORDERED_LISTS
-"""Functions whose result is treated as large as the target."""
+"""Functions with a result that counts as large as the target."""
 
 
 def estimate(checked: Checked) -> int:

@@ -1,12 +1,12 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""From a checked tree to closures: compiled once, run per device.
+"""Compiler of a checked tree to closures. A selector is compiled once and runs for each device.
 
-Every node becomes a function of the evaluation's state. Costs that are known beforehand are added up while compiling
-and charged where control flow divides (&&, ||, ?:, loops), so a usual selector counts its cost in one addition.
+Every node becomes a function of the state of an evaluation. Known costs are added during compilation and charged at
+branches (&&, ||, ?:, loops). Therefore, a usual selector requires one addition to count its cost.
 """
 
-# To isinstance a bool is an int, and only NaN is other than itself.
+# A bool is an int for isinstance, and only NaN is unequal to itself.
 # pylint: disable=unidiomatic-typecheck,comparison-with-itself
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from .standard import CONVERSIONS, OPERATORS
 from .state import Run, State
 from .values import MISSING, NONE, CelError, CelMap, Optional, TypeValue, UInt, no_overload, type_name
 
-# Constants that Kubernetes makes again at each evaluation.
+# Types of constants that Kubernetes evaluates again in each evaluation.
 _FOLDED_HERE = frozenset((Quantity, Semver))
 _NO_LITERAL = _FOLDED_HERE | {type(MISSING)}
 _KEY_KINDS = frozenset((str, bool, int, UInt, float))
@@ -41,7 +41,7 @@ _MAP_COST = 30
 
 @dataclass(slots=True)
 class Code:
-    """A compiled node: its function, the cost to charge before calling it, and its value when it is a constant."""
+    """Compiled node: its function, the cost to charge before the call, and its value if it is a constant."""
 
     run: Run
     cost: int
@@ -50,14 +50,14 @@ class Code:
 
 @dataclass(slots=True)
 class Program:
-    """A compiled expression: run it on a `State` with `slots` variables."""
+    """Compiled expression. It runs on a `State` with `slots` variables."""
 
     code: Code
     slots: int
 
 
 def compile_checked(checked: Checked) -> Program:
-    """Compile a checked expression; `CelSyntaxError` for constants that Kubernetes refuses before it runs anything."""
+    """Compile a checked expression. Raise CelSyntaxError for constants that Kubernetes rejects before an evaluation."""
     compiler = _Compiler(checked)
     code = compiler.compile(checked.root)
     return Program(code, compiler.slots)
@@ -71,8 +71,8 @@ class _Compiler:
     def __init__(self, checked: Checked) -> None:
         self._types = checked.types
         self._functions = checked.functions
-        # The variables in scope: their names and how to read them. A slot is never used twice, because a bound value
-        # may be computed late, within loops of the body that binds it.
+        # Variables in scope, with the code that reads them. A slot is never reused, because a bound value might be
+        # computed late, in loops of the body that binds it.
         self._scope: list[tuple[str, Code]] = []
         self.slots = 0
 
@@ -80,7 +80,7 @@ class _Compiler:
         return _COMPILERS[type(node)](self, node)
 
     def _variable(self, name: str) -> int:
-        """A new variable; leave its scope with `_leave`."""
+        """Add a variable and return its slot. `_leave` ends its scope."""
         slot = self.slots
         self.slots += 1
         self._scope.append((name, Code(lambda state: state.slots[slot], 1)))
@@ -177,7 +177,7 @@ class _Compiler:
         return library.METHODS["sum"]
 
     def _guard(self, name: str, args: list[Node], *, method: bool) -> tuple[Overload, ...]:
-        """The overloads to choose from at run time, none where the static types leave no doubt."""
+        """Return the overloads to select from at run time. Empty if the static types determine the overload."""
         if name in OPERATORS or (name in CONVERSIONS and not method) or name == "@in":
             return ()
         if not any(_is_open(self._types[arg]) for arg in args):
@@ -206,7 +206,7 @@ class _Compiler:
             for element in value.elements:
                 self._check_clause("s", element)
 
-    # Operators with control flow, or that are worth their own closures
+    # Operators with control flow, or with separate closures for speed
 
     def _conditional(self, node: Call) -> Code:
         condition, positive, negative = (self.compile(arg) for arg in node.args)
@@ -262,7 +262,7 @@ class _Compiler:
         left_run, right_run = left_code.run, right_code.run
         negated = node.function == "_!=_"
         fixed = right_code.constant
-        # Strings dominate selectors: their comparison is short enough to be written out.
+        # Most selectors compare strings, so this comparison has its own code.
         if type(fixed) is str:
             max_cost = library.equality_cost(fixed, fixed)
 
@@ -312,7 +312,7 @@ class _Compiler:
         def is_member(state: State) -> bool:
             candidate = run(state)
             if type(candidate) is Semver or type(candidate) is bytes:
-                # Go cannot hash these, so Kubernetes fails here.
+                # Go cannot hash these types, so Kubernetes fails here.
                 raise CelError(f"{type_name(candidate)} cannot be found in a list of other values")
             return type(candidate) in _KEY_KINDS and candidate == candidate and CelMap.key(candidate) in members
 
@@ -329,7 +329,7 @@ class _Compiler:
         def choose(state: State) -> Any:
             value = run(state)
             if type(value) is not Optional:
-                # cel-go lets a value pass that only turns out to be no optional now.
+                # cel-go accepts a value of a fitting type, even if it is not an optional at run time.
                 if unwrap and accepts(result, value):
                     return value
                 raise no_overload()
@@ -376,7 +376,7 @@ class _Compiler:
                     if not value.present:
                         continue
                     value = value.value
-                # Of a key that comes twice the last value counts, as in cel-go.
+                # The last value of a repeated key applies, as in cel-go.
                 entries[key] = value
             return CelMap(entries)
 
@@ -408,7 +408,7 @@ class _Compiler:
         )
 
     def _bind(self, node: Bind) -> Code:
-        """`cel.bind`: the value is computed when it is first read, if it is."""
+        """Compile `cel.bind`. The value is computed when it is first read."""
         value = self.compile(node.value)
         slot = self.slots
         self.slots += 1
@@ -430,7 +430,7 @@ class _Compiler:
             state.slots[slot] = MISSING
             return then(state)
 
-        # The empty list that cel-go's expansion loops over is a constant and free.
+        # The empty list of the loop in cel-go's expansion is a constant without a cost.
         return Code(bind, body.cost)
 
     def _opt_map(self, node: OptMap) -> Code:
@@ -459,7 +459,7 @@ class _Compiler:
 def _as_variable(value: Any) -> Any:
     """Return the value of a variable of `cel.bind` or `optMap`.
 
-    cel-go expands both to a loop whose accumulator is the variable, and copies an empty map for the accumulator
+    cel-go expands both to a loop with the variable as accumulator, and copies an empty map for the accumulator
     (interpreter/interpretable.go, `evalFold`). The copy has no default."""
     return CelMap({}) if type(value) is CelMap and not value.entries else value
 
@@ -472,11 +472,11 @@ def _type_value(name: str) -> Code:
 
 
 def _is_open(cel_type: t.Type) -> bool:
-    """Return whether values of a static type can be of several types at run time."""
+    """Return True if values of a static type can have several types at run time."""
     return cel_type.kind in ("dyn", "any", "param") or any(map(_is_open, cel_type.params)) or cel_type.kind == "null"
 
 
-# Conversions of constants are done, and patterns that are constants compiled, before an expression runs.
+# Conversions of constants are evaluated, and constant patterns are compiled, before an expression runs.
 _PATTERNS = {"matches": 1, "find": 1, "findAll": 1}
 
 
@@ -486,7 +486,7 @@ def _check_constants(name: str, args: list[Node], codes: list[Code], *, method: 
         try:
             regex_for(codes[index].constant)
             if name == "matches" and not method and isinstance(args[0], Literal):
-                # Kubernetes' check takes the first argument for the pattern, also where it is the text.
+                # The check of Kubernetes uses the first argument as the pattern, even if it is the text.
                 regex_for(codes[0].constant)
         except CelError as error:
             raise CelSyntaxError(str(error), args[index].start) from error
@@ -495,8 +495,8 @@ def _check_constants(name: str, args: list[Node], codes: list[Code], *, method: 
 def _fold(
     node: Call, name: str, function: Any, cost: Callable[..., int] | None, codes: list[Code], *, method: bool
 ) -> Code | None:
-    """Return the constant result of a pure call of constants. None if the call fails, which is reported when it
-    runs."""
+    """Return the constant result of a pure call of constants. None if the call fails, because the failure is reported
+    at run time."""
     values = [code.constant for code in codes]
     conversion = name in CONVERSIONS and not method
     if not conversion and name not in ("quantity", "semver"):

@@ -2,7 +2,7 @@
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """`string.format(list)` of cel-go's strings library, version 2, and Kubernetes' named formats."""
 
-# To isinstance a bool is an int. pylint: disable=unidiomatic-typecheck
+# A bool is an int for isinstance. pylint: disable=unidiomatic-typecheck
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .values import NONE, CelError, CelMap, Duration, Opaque, Optional, Spend, T
 
 _CLAUSE = re.compile(r"%(?:(%)|(?:\.([0-9]+))?(.?))", re.DOTALL)
 _PRECISION = 6
-# More digits than this no double has; Go prints zeros on and on.
+# No double has more digits. Go would print zeros instead.
 _MAX_PRECISION = 1000
 
 # Types that each clause accepts, for the check before an expression runs. `dyn` fits all clauses.
@@ -104,7 +104,7 @@ def _floating(letter: str, value: Any, precision: int) -> str:
     if letter == "f":
         # Kubernetes formats for the locale en-US, with commas between thousands.
         return format(value, f",.{precision}f")
-    # Kubernetes takes the precision of this clause for a width and always gives six digits.
+    # Kubernetes uses the precision of this clause as a width and always prints six digits.
     mantissa, __, exponent = format(value, f".{_PRECISION}e").partition("e")
     sign = "-" if exponent.startswith("-") else ""
     power = (sign + exponent.lstrip("+-").zfill(2)).translate(_SUPERSCRIPT)
@@ -112,7 +112,7 @@ def _floating(letter: str, value: Any, precision: int) -> str:
 
 
 def _plain(spend: Spend, value: Any) -> str:
-    """%s: lists and maps as CEL literals, everything else as `string()` gives it."""
+    """Return the text of the clause %s: lists and maps as CEL literals, other values as in `string()`."""
     spend(1)
     if value is None:
         return "null"
@@ -150,7 +150,7 @@ def _literal(spend: Spend, value: Any) -> str:
     return _plain(spend, value)
 
 
-# Named formats: fixed patterns of our own making, so Python's re is safe here. Sources: k8s.io/apimachinery
+# Named formats. The patterns are constants of this module, so Python's re is safe here. Sources: k8s.io/apimachinery
 # util/validation and k8s.io/kube-openapi strfmt.
 
 _LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
@@ -192,7 +192,7 @@ def _is_date(text: str) -> bool:
     match = _DATE.fullmatch(text)
     if match is None:
         return False
-    # Go knows a year 0, Python does not; it is a leap year like 4.
+    # Go supports the year 0, Python does not. It is a leap year like the year 4.
     year = int(match.group(1)) or 4
     try:
         date(year, int(match.group(2)), int(match.group(3)))

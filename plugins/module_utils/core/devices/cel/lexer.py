@@ -1,6 +1,7 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Text to tokens: the lexical part of CEL's grammar (CEL specification, "Syntax"; cel-go's CEL.g4)."""
+"""Conversion of text to tokens: the lexical part of CEL's grammar (CEL specification, "Syntax", and cel-go's
+CEL.g4)."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from typing import Any, NamedTuple
 
 
 class CelSyntaxError(Exception):
-    """An expression that is no CEL, or that Kubernetes refuses; `pos` is an index into its text."""
+    """Invalid CEL, or an expression that Kubernetes rejects. `pos` is an index into its text."""
 
     def __init__(self, message: str, pos: int) -> None:
         super().__init__(message)
@@ -18,7 +19,7 @@ class CelSyntaxError(Exception):
 
 
 class Token(NamedTuple):
-    """A token: its kind (`ident`, `int`, ..., or the sign itself), text, and where it starts and ends."""
+    """Token with its kind (`ident`, `int`, ..., or the sign itself), its text, and its range."""
 
     kind: str
     text: str
@@ -132,14 +133,14 @@ def _unescape_bytes(text: str, token: Token) -> bytes:
 
 
 def number(token: Token, sign: str = "") -> Any:
-    """The value of a number token as Python's int or float; an error where it does not fit in 64 bits."""
+    """Return the value of a number token as int or float. Raise CelSyntaxError if it does not fit in 64 bits."""
     if token.kind == "double":
         value = float(sign + token.text)
         if value in (float("inf"), float("-inf")):
             raise CelSyntaxError("invalid double literal: too large", token.start)
         return value
     digits = token.text.rstrip("uU") if token.kind == "uint" else token.text
-    # A 64-bit number has at most 20 digits; leading zeros may come before them.
+    # A 64-bit number has at most 20 digits after leading zeros.
     hexadecimal = digits.startswith("0x")
     significant = (digits[2:] if hexadecimal else digits).lstrip("0") or "0"
     magnitude = int(significant, 16 if hexadecimal else 10) if len(significant) <= 20 else 2**65

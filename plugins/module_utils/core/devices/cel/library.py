@@ -1,12 +1,12 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Functions of declarations.py: what each does and costs.
+"""Implementations and costs of the functions in declarations.py.
 
-Costs are those of cel-go's `interpreter/runtimecost.go` and of Kubernetes' `library/cost.go`: a function not named here
-costs 1. Some functions report more work than that through `spend`, where Kubernetes charges less than is done.
+Costs are the costs of cel-go's `interpreter/runtimecost.go` and of Kubernetes' `library/cost.go`. Functions without an
+entry cost 1. Some functions report more work through `spend`, because Kubernetes undercharges them.
 """
 
-# To isinstance a bool is an int. pylint: disable=unidiomatic-typecheck
+# A bool is an int for isinstance. pylint: disable=unidiomatic-typecheck
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from . import collections, formats, network, standard, times
 from .values import NONE, Duration, Opaque, Optional, UInt, cost_size
 
 Function = Callable[..., Any]
-# A cost from the arguments, before the function is called.
+# Function that returns the cost of a call from its arguments, before the call.
 Cost = Callable[..., int]
 
 FUNCTIONS: dict[str, Function] = {
@@ -95,7 +95,7 @@ METHODS: dict[str, Function] = {
     "validate": formats.validate,
 }
 
-# These take `spend` before their arguments.
+# Functions with `spend` as their first argument.
 SPENDING_FUNCTIONS: dict[str, Function] = {
     "@in": collections.is_in,
     "matches": collections.matches,
@@ -117,7 +117,7 @@ SPENDING_METHODS: dict[str, Function] = {
     "format": formats.format_text,
 }
 
-# `sum()` of a list whose type is known gives that type even for an empty list.
+# `sum()` of a list with a known type has this type even for an empty list.
 SUM_ZEROS: dict[str, Any] = {"int": 0, "uint": UInt(0), "double": 0.0, "duration": Duration(0)}
 
 
@@ -155,7 +155,7 @@ def _both(left: Any, right: Any) -> int:
     kind = type(left)
     if kind is str or kind is bytes:
         return _tenth(cost_size(left) + cost_size(right))
-    # Kubernetes joins lists without copying them and charges 1; they are copied here.
+    # Kubernetes joins lists without a copy and charges 1. This implementation copies them.
     return 1 + (len(left) + cost_size(right)) // 10 if kind is list else 1
 
 
@@ -229,7 +229,7 @@ METHOD_COSTS: dict[str, Cost] = {
 
 
 def equality_cost(left: Any, right: Any) -> int:
-    """The cost of == and !=."""
+    """Return the cost of == and !=."""
     kind = type(left)
     if kind is Semver or kind is Opaque or isinstance(left, Quantity):
         return 1

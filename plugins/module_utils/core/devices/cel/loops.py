@@ -1,12 +1,12 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The loops behind the macros: all, exists, exists_one, map, filter, the transforms and sortBy.
+"""Loops of the macros: all, exists, exists_one, map, filter, the transforms, and sortBy.
 
-Each maker takes the range, the slots of its one or two variables, and the condition and the body with their costs,
-and gives the closure. Every turn is charged, so no loop escapes the limit.
+Each maker returns a closure for the range, the slots of one or two variables, and the condition and the body with their
+costs. Every iteration is charged, so the cost limit applies to every loop.
 """
 
-# To isinstance a bool is an int. pylint: disable=unidiomatic-typecheck
+# A bool is an int for isinstance. pylint: disable=unidiomatic-typecheck
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Slots = tuple[int, ...]
 
 
 def _turns(target: Run, slots: Slots, state: State) -> Iterator[None]:
-    """Set the variables for one turn after the other."""
+    """Yield once for each iteration, after its variables are set."""
     range_value = target(state)
     variables = state.slots
     if len(slots) == 1:
@@ -115,7 +115,7 @@ def _exists_one(target: Run, slots: Slots, predicate: Part, _body: Part) -> Run:
 
 
 def _collect(target: Run, slots: Slots, predicate: Part, body: Part) -> Run:
-    """map, filter and transformList: without a body the (first) variable is collected."""
+    """Return the closure of map, filter, or transformList. Without a body it collects the (first) variable."""
     slot = slots[0]
     test, test_cost = predicate or (None, 0)
     compute, compute_cost = body or ((lambda state: state.slots[slot]), 1)

@@ -1,9 +1,9 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""CEL's macros: calls that are recognised by name, style and number of arguments before any name is resolved.
+"""CEL macros: calls with a special name, style, and number of arguments. They are detected before names are resolved.
 
-Which there are: the CEL specification ("Macros"), cel-go's optional types, bindings, two-variable comprehensions and
-lists extension, all of which Kubernetes' environment has.
+The macros are the macros of the CEL specification ("Macros"), and of cel-go's optional types, bindings, two-variable
+comprehensions, and lists extension. The environment of Kubernetes has all of them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from .ast import Bind, Call, Comprehension, Ident, ListLiteral, Node, OptMap, Select
 from .lexer import CelSyntaxError
 
-# The accumulator of cel-go's expansions; it cannot be a variable.
+# Accumulator of the expansions in cel-go. It cannot be a variable.
 _ACCUMULATOR = "__result__"
 
 _TESTS = {"all": "all", "exists": "exists", "exists_one": "exists_one"}
@@ -19,7 +19,7 @@ _TRANSFORMS = frozenset(("transformList", "transformMap", "transformMapEntry"))
 
 
 def expand(name: str, target: Node | None, args: list[Node], pos: int, end: int) -> Node | None:
-    """The node of a macro call, None where the call is an ordinary one; an error where its arguments do not fit."""
+    """Return the node of a macro call, None for other calls. Raise CelSyntaxError for invalid arguments."""
     if target is None:
         return _has(args[0], pos, end) if name == "has" and len(args) == 1 else None
     return (
@@ -43,7 +43,7 @@ def _comprehension(name: str, target: Node, args: list[Node], pos: int, end: int
     predicate: Node | None = None
     body: Node | None = None
     if (name in _TESTS and count in (2, 3)) or (name == "existsOne" and count == 3):
-        # The name without an underscore only came with the form of two variables.
+        # The name without an underscore is only valid with two variables.
         kind, variables, predicate = _TESTS.get(name, "exists_one"), args[:-1], args[-1]
     elif name == "filter" and count == 2:
         kind, variables, predicate = name, args[:1], args[1]

@@ -18,7 +18,7 @@ _Address = ipaddress.IPv4Address | ipaddress.IPv6Address  # pylint: disable=unsu
 
 @dataclass(frozen=True)
 class Address:
-    """An IP address; Kubernetes takes none with a zone and no IPv4 address written as IPv6."""
+    """IP address. Kubernetes accepts no zones and no IPv4 addresses in IPv6 notation."""
 
     ip: _Address
 
@@ -35,7 +35,7 @@ class Address:
 
 @dataclass(frozen=True)
 class Network:
-    """An address and the length of its prefix; the bits after the prefix may be set."""
+    """Network address and the length of its prefix. Bits after the prefix can be set."""
 
     address: Address
     prefix: int
@@ -117,7 +117,7 @@ def _is_link_local_multicast(ip: _Address) -> bool:
 
 
 def _is_global_unicast(ip: _Address) -> bool:
-    # Go's meaning (netip.Addr.IsGlobalUnicast): private addresses are global unicast, the broadcast address is not.
+    # As in Go (netip.Addr.IsGlobalUnicast), private addresses are global unicast, and the broadcast address is not.
     broadcast = ip.version == 4 and int(ip) == 0xFFFFFFFF
     return not (broadcast or ip.is_unspecified or ip.is_loopback or ip.is_multicast or ip.is_link_local)
 
@@ -169,7 +169,7 @@ _SAFE_PATH = "/$&+,:;=@!*'()~-._"
 
 @dataclass(frozen=True)
 class Url:
-    """A URL, split as Go's `url.Parse` does for one that is absolute or begins with a slash."""
+    """URL with the parts of Go's `url.Parse`. It is absolute, or begins with a slash."""
 
     scheme: str
     host: str
@@ -185,7 +185,7 @@ class Url:
 
 
 def parse_url(text: str) -> Url:
-    """Read what `url.ParseRequestURI` takes; `ValueError` else."""
+    """Parse a URL that `url.ParseRequestURI` accepts. Raise ValueError for other texts."""
     if not text or any(ord(char) < 0x20 or ord(char) == 0x7F for char in text):
         raise ValueError(f"{text!r} is no URL: it is empty or has control characters")
     body = text.partition("#")[0]
@@ -246,7 +246,7 @@ def _port(url: Opaque) -> str:
 
 
 def _escaped_path(url: Opaque) -> str:
-    # An escape that is there is kept; what Go would escape is escaped.
+    # Existing escapes are kept. Characters that Go would escape are escaped.
     return urllib.parse.quote(url.content.path, safe=_SAFE_PATH + "%[]")
 
 

@@ -1,8 +1,8 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Tokens to a syntax tree: CEL's grammar with its optional syntax, and the limits Kubernetes' parser has.
+"""Conversion of tokens to a syntax tree: CEL's grammar with its optional syntax, and the limits of Kubernetes' parser.
 
-Recursive descent with few frames a level, because Python's own limit on recursion is near Kubernetes' 250 levels.
+The recursive descent uses few frames for each level, because Python's recursion limit is near Kubernetes' 250 levels.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from .macros import expand
 from .types import BOOL, BYTES, DOUBLE, INT, NULL, STRING, UINT
 from .values import UInt
 
-# cel-go's default, which Kubernetes keeps: levels of one grammar rule, and of operators, selections and calls.
+# Default of cel-go, also in Kubernetes: levels of one grammar rule, and of operators, selections, and calls.
 MAX_DEPTH = 250
 
 _RESERVED = frozenset(
@@ -50,7 +50,7 @@ _OPERATORS = {sign: "@in" if sign == "in" else f"_{sign}_" for sign in _LEVELS}
 
 
 def parse(text: str) -> Node:
-    """The tree of an expression; `CelSyntaxError` says what is wrong and where."""
+    """Return the tree of an expression. Raise CelSyntaxError with the error and its position."""
     return _Parser(text).parse()
 
 
@@ -59,7 +59,7 @@ class _Parser:
         self._tokens = tokenize(text)
         self._index = 0
         self._token = self._tokens[0]
-        # How deep the rules of cel-go's grammar are nested at this point.
+        # Current nesting depth of the rules of cel-go's grammar.
         self._exprs = self._relations = self._calcs = self._members = 0
 
     def parse(self) -> Node:
@@ -125,7 +125,7 @@ class _Parser:
         return condition
 
     def _or(self) -> Node:
-        """conditionalOr and conditionalAnd in one frame."""
+        """Parse conditionalOr and conditionalAnd in one frame."""
         alternatives: list[Node] = []
         or_pos = 0
         while True:
@@ -145,7 +145,7 @@ class _Parser:
         return self._keep(Logic(pos, terms[0].start, terms[-1].end, operator, terms), terms)
 
     def _binary(self, level: int) -> Node:
-        """relation (level 0) and calc (level 1: + and -, level 2: * / %), by precedence."""
+        """Parse relation (level 0) and calc (level 1: + and -, level 2: * / %), by precedence."""
         relations, calcs = self._relations, self._calcs
         if level == 0:
             self._relations += 1
@@ -227,7 +227,7 @@ class _Parser:
         return self._grow(Call(sign.start, operand.start, end, function, None, [operand, index]), operand, index)
 
     def _arguments(self) -> tuple[list[Node], int]:
-        """The arguments of a call after its opening parenthesis, and where the call ends."""
+        """Return the arguments of a call after its opening parenthesis, and the end of the call."""
         args: list[Node] = []
         if self._token.kind != ")":
             args.append(self._expr())
@@ -277,7 +277,7 @@ class _Parser:
         return Ident(name.start, start, name.end, dot + name.text)
 
     def _names_message(self) -> bool:
-        """Return whether names joined by dots and an opening brace follow: the start of a message."""
+        """Return True if names with dots and an opening brace follow, because this is the start of a message."""
         index = self._index
         while self._tokens[index].kind == "." and self._tokens[index + 1].kind == "ident":
             index += 2

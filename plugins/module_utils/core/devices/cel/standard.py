@@ -1,8 +1,8 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Operators, conversions and the rest of CEL's standard library (cel-go's `common/stdlib` and `common/types`)."""
+"""Operators, conversions, and the rest of CEL's standard library (cel-go's `common/stdlib` and `common/types`)."""
 
-# To isinstance a bool is an int. pylint: disable=unidiomatic-typecheck
+# A bool is an int for isinstance. pylint: disable=unidiomatic-typecheck
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def modulo(left: Any, right: Any) -> Any:
     remainder = abs(int(left)) % abs(int(right))
     if kind is UInt:
         return UInt(remainder)
-    # Kubernetes refuses the one division whose quotient does not fit, for the remainder too.
+    # Kubernetes rejects the only division with a quotient that does not fit. This applies to the remainder too.
     divide(left, right)
     return -remainder if left < 0 else remainder
 
@@ -248,7 +248,7 @@ def to_bytes(value: Any) -> bytes:
 
 
 def double_text(value: float) -> str:
-    """A double as Go's %g prints it."""
+    """Return a double in the format of Go's %g."""
     if math.isinf(value) or math.isnan(value):
         return "NaN" if math.isnan(value) else "+Inf" if value > 0 else "-Inf"
     sign, digits, exponent = Decimal(repr(value)).as_tuple()
@@ -334,7 +334,7 @@ CONVERSIONS: dict[str, Callable[[Any], Any]] = {
 
 
 def is_zero(value: Any) -> bool:
-    """Return whether a value is the zero or empty one of its type, as `optional.ofNonZeroValue` asks."""
+    """Return True if a value is the zero value of its type, or is empty, as in `optional.ofNonZeroValue`."""
     kind = type(value)
     if value is None or kind is bool or kind in (int, UInt, float):
         return not value
@@ -404,7 +404,7 @@ def parse_with(parse: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def parses_with(parse: Callable[..., Any]) -> Callable[..., bool]:
-    """Return a CEL function that returns whether a parser accepts a text."""
+    """Return a CEL function that returns True if a parser accepts a text."""
 
     def read(text: str, *options: bool) -> bool:
         try:
@@ -476,5 +476,5 @@ def subtract_quantity(left: Quantity, right: Any) -> Quantity:
 
 
 def as_signed(number: int) -> int:
-    """A 64-bit unsigned number read as a signed one: what Go makes of a version's parts."""
+    """Return a 64-bit unsigned number as a signed number, as Go converts the parts of a version."""
     return number - 2**64 if number >= 2**63 else number

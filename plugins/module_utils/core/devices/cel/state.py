@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""State of one evaluation: the device, the variables, and what has been spent."""
+"""State of one evaluation: the device, the variables, and the used cost."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .values import CelMap, CostLimitError
 
 
 class State:
-    """The state of one evaluation; never shared between two."""
+    """State of one evaluation. Two evaluations never share a state."""
 
     __slots__ = ("cost", "device", "slots")
 
@@ -23,11 +23,11 @@ class State:
 
     @staticmethod
     def empty() -> State:
-        """A state for constants, which need none."""
+        """Return a state for constants. They do not use it."""
         return State(CelMap({}), 0, 0)
 
     def spend(self, cost: int) -> None:
-        """Charge for work; `CostLimitError` stops the evaluation beyond the limit."""
+        """Charge for work. Raise CostLimitError if the cost exceeds the limit."""
         self.cost += cost
         if self.cost > MAX_COST:
             raise CostLimitError(f"stopped: the expression costs more than {MAX_COST} units")

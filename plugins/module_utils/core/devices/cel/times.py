@@ -1,8 +1,8 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Durations and timestamps: their texts (Go's `time` package) and the parts CEL reads from them."""
+"""Durations and timestamps: their texts (Go's `time` package) and the functions of CEL on them."""
 
-# To isinstance a bool is an int. pylint: disable=unidiomatic-typecheck
+# A bool is an int for isinstance. pylint: disable=unidiomatic-typecheck
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ def parse_duration(text: str) -> Duration:
             raise failure
         nanos += int(integer or 0) * _UNITS[unit]
         if fraction:
-            # Beyond 18 digits nothing is left of a nanosecond, even in hours.
+            # Further digits are smaller than a nanosecond, even in hours.
             nanos += int(fraction[:18]) * _UNITS[unit] // 10 ** len(fraction[:18])
         pos = match.end()
     return as_duration(-nanos if text.startswith("-") else nanos)
 
 
 def duration_text(duration: Duration) -> str:
-    """A duration as CEL prints it: seconds, with as many digits as a double needs."""
+    """Return a duration in the format of CEL: seconds, with the digits that a double needs."""
     nanos = abs(duration.nanos)
     seconds = float(nanos // NANOS) + (nanos % NANOS) / 1e9
     text = format(Decimal(repr(seconds)), "f")
@@ -102,7 +102,7 @@ _UTC = frozenset(("", "UTC", "GMT", "Etc/UTC", "Z", "Zulu", "Etc/GMT", "Universa
 
 
 def _zone_offset(name: str) -> int:
-    """Seconds east of UTC. Names other than UTC's need a database of zones, which is not read here."""
+    """Return the offset in seconds east of UTC. Other names than UTC require a zone database, and are not supported."""
     match = _OFFSET.fullmatch(name)
     if match is not None:
         hours, minutes = (int(group[:6]) for group in match.groups())
@@ -113,7 +113,7 @@ def _zone_offset(name: str) -> int:
 
 
 def _local(timestamp: Timestamp, zone: tuple[str, ...]) -> tuple[date, int]:
-    """Return the date, and the nanoseconds since its midnight, in a zone. Without a zone, in UTC."""
+    """Return the date, and the nanoseconds since its midnight, in a zone. UTC without a zone."""
     offset = _zone_offset(zone[0]) if zone else 0
     days, day_nanos = divmod(timestamp.nanos + offset * NANOS, _DAY * NANOS)
     return _date(days), day_nanos

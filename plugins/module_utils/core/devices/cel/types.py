@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""CEL's static types and their unification, by cel-go's rules (`checker/types.go`)."""
+"""CEL's static types and their unification, by the rules of cel-go (`checker/types.go`)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class Type(NamedTuple):
-    """A type: its kind, the name of a struct, an opaque type or a type variable, and its parameters."""
+    """Static type: its kind, the name of a struct, an opaque type, or a type variable, and its parameters."""
 
     kind: str
     name: str = ""
@@ -90,7 +90,7 @@ class Bindings:
         return Type("param", f"_var{self._count}")
 
     def assignable(self, actual: tuple[Type, ...], desired: tuple[Type, ...]) -> bool:
-        """Return whether all types fit together. New bindings of variables are kept only if the types fit."""
+        """Return True if all types fit together. New bindings of variables are kept only if the types fit."""
         if actual == desired:
             return True
         previous_bindings = dict(self._bound)
@@ -138,7 +138,7 @@ class Bindings:
         return left == right
 
     def _bind(self, cel_type: Type, variable: Type) -> tuple[bool, bool]:
-        """Return whether a variable can stand for a type, and whether the variable already stood for a type."""
+        """Return True if a variable can represent a type, and True if the variable already represented a type."""
         if cel_type == variable:
             return True, True
         bound = self._bound.get(variable)
@@ -157,7 +157,7 @@ class Bindings:
         return False, False
 
     def _absent(self, variable: Type, within: Type) -> bool:
-        """Return whether a variable is not part of a type (occurs check): a variable must not stand for a type that
+        """Return True if a variable is not part of a type (occurs check). A variable must not represent a type that
         contains it."""
         if variable == within:
             return False
@@ -168,7 +168,7 @@ class Bindings:
 
 
 def more_general(left: Type, right: Type) -> Type:
-    """The more general of two types that are known to fit."""
+    """Return the more general one of two types that fit together."""
     return left if _covers(left, right) else right
 
 

@@ -1,13 +1,13 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The values CEL computes with, and what they have in common: type, equality, order, size.
+"""Values of CEL, and their common properties: type, equality, order, and size.
 
 A CEL value is a Python value: null is None, bool bool, int int, uint `UInt`, double float, string str, bytes bytes, a
-list a list, a map a `CelMap`; what Python has no type for is a class here. Rules: the CEL specification, section
-"Values", and cel-go's `common/types`, whose verdicts are the ones that count.
+list a list, and a map a `CelMap`. Other types have a class in this module. The rules are in the CEL specification,
+section "Values", and in cel-go's `common/types`. The verdicts of cel-go are decisive.
 """
 
-# To isinstance a bool is an int, and only NaN is other than itself.
+# A bool is an int for isinstance, and only NaN is unequal to itself.
 # pylint: disable=unidiomatic-typecheck,comparison-with-itself
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ MAX_TIMESTAMP = 253402300799 * NANOS + NANOS - 1
 
 
 class CelError(Exception):
-    """An evaluation failed; && and || absorb it where the other side decides."""
+    """Failure of an evaluation. && and || ignore it if the other operand decides."""
 
 
 class CostLimitError(Exception):
-    """An evaluation was stopped because it became too expensive; nothing absorbs it."""
+    """Evaluation stopped because its cost exceeds the limit. && and || do not ignore this error."""
 
 
 def no_overload() -> CelError:
@@ -43,25 +43,25 @@ Spend = Callable[[int], None]
 
 
 def free(_cost: int) -> None:
-    """The `Spend` of work that is not charged."""
+    """Accept work without a charge, as a `Spend` function."""
 
 
 class UInt(int):
-    """A 64-bit unsigned number: a type of its own in CEL."""
+    """64-bit unsigned number, a separate type in CEL."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, order=True, slots=True)
 class Duration:
-    """A duration in nanoseconds, within 64 bits."""
+    """Duration in nanoseconds, within 64 bits."""
 
     nanos: int
 
 
 @dataclass(frozen=True, order=True, slots=True)
 class Timestamp:
-    """A moment, in nanoseconds since 1970, and the offset from UTC (seconds) in which it is read."""
+    """Time in nanoseconds since 1970, and its offset from UTC in seconds."""
 
     nanos: int
     offset: int = 0
@@ -75,14 +75,14 @@ class Timestamp:
 
 @dataclass(frozen=True, slots=True)
 class TypeValue:
-    """A type as a value: what `type(x)` gives and what a type's name stands for."""
+    """Type as a value: the result of `type(x)`, and the value of the name of a type."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Optional:
-    """An optional: either holds a value or none."""
+    """Optional that contains a value or no value."""
 
     present: bool
     value: Any = None
@@ -93,15 +93,15 @@ NONE = Optional(False)
 
 @dataclass(frozen=True, eq=False)
 class ComputedQuantity(Quantity):
-    """A quantity that `add` or `sub` made.
+    """Result of `add` or `sub`.
 
-    Kubernetes holds it by reference, and so fails when something is compared with it by == or !=: only
-    `sum == other` works, not `other == sum`. `compareTo` knows no such difference.
+    Kubernetes keeps it by reference, so comparisons of other values with it by == or != fail: only `sum == other`
+    works, not `other == sum`. `compareTo` works in both directions.
     """
 
 
 class Key:
-    """A bool as a key: Python takes True for 1, CEL does not."""
+    """Bool as a key. True equals 1 in Python, but not in CEL."""
 
     __slots__ = ("value",)
 
@@ -116,10 +116,10 @@ class Key:
 
 
 class CelMap:
-    """A map. Numbers find each other across types (`{1: 2}[1u]`), as Python's dict does anyway.
+    """Map. Numeric keys match across types (`{1: 2}[1u]`), as in Python's dict.
 
-    `default` answers for missing keys on access but not for `in`, size or iteration: so Kubernetes gives an empty map
-    for a domain that a device knows nothing about.
+    default: result of an access with a missing key. It does not affect `in`, size, or iteration. Kubernetes has an
+        empty map for each unknown domain of a device.
     """
 
     __slots__ = ("default", "entries")
@@ -130,7 +130,7 @@ class CelMap:
 
     @staticmethod
     def key(value: Any) -> Any:
-        """The form of a value under which it is stored; an error for what can be no key."""
+        """Return the stored form of a key. Raise CelError for a value that cannot be a key."""
         kind = type(value)
         if kind is str or kind is int or kind is UInt or value is None:
             return value
@@ -165,7 +165,7 @@ MISSING = _Missing()
 
 @dataclass(frozen=True, slots=True)
 class Opaque:
-    """A value of one of Kubernetes' libraries (address, network, URL, format): its type's name and its content."""
+    """Value of a library of Kubernetes (address, network, URL, format): the name of its type, and its content."""
 
     type: str
     content: Any
@@ -192,7 +192,7 @@ _TYPE_NAMES: dict[type, str] = {
 
 
 def type_name(value: Any) -> str:
-    """The name of a value's type at run time, without parameters."""
+    """Return the name of the type of a value at run time, without parameters."""
     return value.type if type(value) is Opaque else _TYPE_NAMES[type(value)]
 
 
@@ -227,14 +227,15 @@ def _equal_numbers(left: float, right: float) -> bool:
 
 
 _NUMBERS = frozenset((int, UInt, float))
-# These refuse to be compared with another type; every other value is merely unequal to it (cel-go, `Equal`).
+# A comparison of these types with another type is an error. All other values are unequal to other types (cel-go,
+# `Equal`).
 _STRICT = frozenset((Quantity, ComputedQuantity, Semver, Opaque))
 
 
 def equal(left: Any, right: Any, spend: Spend = free) -> bool:
-    """CEL's ==: numbers across types, lists and maps by content; values of different types are unequal.
+    """Evaluate == in CEL: numbers across types, lists and maps by content. Values of different types are unequal.
 
-    `spend` is called with the work on lists and maps: shared ones can be far larger than the memory they take.
+    spend: function that receives the work on lists and maps. Shared lists can be far larger than their memory.
     """
     kind, other_kind = type(left), type(right)
     if kind is str:
@@ -278,7 +279,7 @@ def _equal_maps(left: CelMap, right: CelMap, spend: Spend) -> bool:
 
 
 def contains(elements: list[Any], value: Any, spend: Spend = free) -> bool:
-    """Return whether a list has an element that equals a value; elements that cannot be compared with it do not."""
+    """Return True if a list has an element that equals a value. Elements without a valid comparison are unequal."""
     for element in elements:
         try:
             if equal(value, element, spend):
@@ -289,7 +290,8 @@ def contains(elements: list[Any], value: Any, spend: Spend = free) -> bool:
 
 
 def compare_numbers(left: float, right: float) -> int:
-    """-1, 0 or 1; an integer is compared with a double as a double, unless it is out of the integer's range."""
+    """Return -1, 0 or 1. An integer is compared with a double as a double, unless the double exceeds the integer
+    range."""
     if type(left) is float or type(right) is float:
         if left != left or right != right:
             raise CelError("NaN values cannot be ordered")
@@ -305,7 +307,7 @@ _ORDERED = frozenset((bool, str, bytes, Duration, Timestamp))
 
 def compare(left: Any, right: Any) -> int:
     """Return the order of two values in CEL: -1, 0 or 1. Raise CelError for types without an order, and for different
-    types that are not numbers."""
+    types other than numbers."""
     kind, other_kind = type(left), type(right)
     if kind in _NUMBERS and other_kind in _NUMBERS:
         return compare_numbers(left, right)
@@ -324,7 +326,8 @@ _SIZED: frozenset[type] = frozenset((str, bytes, list, CelMap))
 
 
 def cost_size(value: Any) -> int:
-    """The size by which work on a value is charged: that of strings, lists and maps, 1 for all else."""
+    """Return the size that determines the cost of work on a value: the size of strings, lists, and maps, 1 for
+    others."""
     kind = type(value)
     if kind in _SIZED:
         return len(value)
