@@ -308,7 +308,7 @@ def _failed(decided: Plan) -> frozenset[Key]:
 
 
 def _is_same(successor: Plan, current: Plan) -> bool:
-    """Return whether two successive plans are equal."""
+    """Return True if two successive plans are equal."""
     return (successor.composed, successor.traffic.endpoints, successor.frozen) == (
         current.composed,
         current.traffic.endpoints,
@@ -317,7 +317,7 @@ def _is_same(successor: Plan, current: Plan) -> bool:
 
 
 def _lacks_endpoints(decided: Plan) -> bool:
-    """Return whether a replica does not serve yet, so that it has no endpoint."""
+    """Return True if any replica does not serve yet and therefore has no endpoint."""
     return any(state.serving is not True for state in decided.states.values())
 
 
@@ -445,7 +445,7 @@ def _unreachable_edits(context: Context, desired: Iterable[api.ModelReplica], ed
 def _by_deployment(
     context: Context, deployments: Iterable[Deployment]
 ) -> tuple[tuple[Replica, ...], tuple[Replica, ...]]:
-    """Split existing replicas into those whose deployment exists and those whose deployment was deleted."""
+    """Split existing replicas into replicas of existing deployments and replicas of deleted deployments."""
     deployment_keys = {deployment.key for deployment in deployments}
     replicas = [adapters.replica(replica) for replica in context.fleet.replicas.values()]
     running = tuple(replica for replica in replicas if (replica.namespace, replica.deployment) in deployment_keys)
@@ -457,7 +457,7 @@ def _by_deployment(
 def _edited(
     context: Context, decided: Schedule, replicas: Sequence[api.ModelReplica], rollouts: Mapping[Key, Rollout]
 ) -> frozenset[Key]:
-    """Return the kept replicas whose specification changed since the last run, or that a rollout restarts."""
+    """Return the kept replicas with a specification that changed since the last run, or that a rollout restarts."""
     earlier_replicas = context.fleet.replicas
     edited = {
         _key(replica)
@@ -483,7 +483,7 @@ def _refuse_equal_names(replicas: Iterable[api.ModelReplica], manual: Mapping[Ke
 
 
 def scheduler_inputs(context: Context, platforms: Mapping[str, Platform]) -> tuple[list[Deployment], list[Cluster]]:
-    """Return the deployments and clusters as the scheduler uses them, with those whose manifests have errors."""
+    """Return the deployments and clusters in the format of the scheduler, including resources with manifest errors."""
     fleet = context.fleet
     deployments = [
         adapters.deployment(resource, fleet.caches, context.prices.currency) for resource in fleet.deployments.values()
@@ -519,7 +519,7 @@ def _silent(context: Context, cluster: str) -> bool:
 
 
 def _manual(volumes: Volumes, capacity: Iterable[Cluster]) -> dict[Key, api.ModelReplica]:
-    """Return the hand-written ModelReplicas whose cluster exists."""
+    """Return the hand-written ModelReplicas on existing clusters."""
     cluster_names = {cluster.name for cluster in capacity}
     return {
         key: _mounting(key, replica, volumes)

@@ -59,11 +59,12 @@ class Staged:
 
 @dataclass
 class _Mounts:
-    """Claims of a cache that replicas mount or mounted before, by cluster, and the clusters on which replicas
-    mount a claim now."""
+    """Current and former mounts of a cache."""
 
     claims: dict[str, set[str]] = field(default_factory=dict)
+    """Claims that replicas mount now or mounted before, by cluster."""
     current_clusters: set[str] = field(default_factory=set)
+    """Clusters with a replica that mounts a claim now."""
 
 
 def stage(

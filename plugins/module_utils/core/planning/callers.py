@@ -40,7 +40,7 @@ def key_warnings(context: Context, keys: Sequence[Keys]) -> Iterator[str]:
 
 
 def unread_groups(policies: Iterable[api.CallerPolicy]) -> Iterator[str]:
-    """Yield the policies of these whose callers are selected by labels of Secrets, which are not read."""
+    """Yield a warning for each policy that selects callers by labels of Secrets, because Secrets are not read."""
     for policy in policies:
         selector = policy.spec.caller_selector
         if selector and not policy.is_for_everyone:

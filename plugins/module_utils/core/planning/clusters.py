@@ -68,8 +68,10 @@ def pools_without_nodes(context: Context) -> Iterator[str]:
 
 
 def with_observed_nodes(context: Context, cluster: Cluster) -> Cluster:
-    """Return a cluster whose pools offer only the devices of observed nodes and of nodes that an autoscaler or a cloud
-    might add, if the run read the nodes."""
+    """Return a cluster limited to the devices of observed nodes and of nodes that an autoscaler or a cloud might add.
+
+    If the run did not read the nodes, the cluster is returned unchanged.
+    """
     observed = context.observed_cluster(cluster.name)
     resource = context.fleet.clusters[cluster.name]
     if observed is None or observed.unavailable is None:
@@ -121,7 +123,7 @@ def _unavailable_devices(pool: Pool, node: UnavailableNode) -> tuple[int, ...]:
 
 
 def _is_starting(node: UnavailableNode) -> bool:
-    """Return whether a node might be new: it is not Ready, or a driver has not published its devices."""
+    """Return True if a node might be new: it is not Ready, or a driver has not published its devices."""
     return node.reason == NOT_READY or node.reason.startswith(NO_DEVICES)
 
 

@@ -56,12 +56,12 @@ class Context:
 
     @cached_property
     def serving(self) -> ServingIndex:
-        """Return what gateways in mode Model serve."""
+        """Index of the models that Model gateways serve."""
         return ServingIndex(self.fleet.model_gateways, self.fleet.services.values(), self.fleet.clusters.values())
 
     @cached_property
     def selection(self) -> PolicySelection:
-        """Return which ModelServices the CallerPolicies select."""
+        """Selection of ModelServices by CallerPolicies."""
         return PolicySelection(self.fleet.policies.values(), self.fleet.services.values())
 
     @cached_property
@@ -90,8 +90,10 @@ class Context:
         return {}
 
     def served_name(self, deployment: api.ModelDeployment) -> str:
-        """Return the name under which gateways in mode Model ask the engines of a deployment for their model; "" when
-        none reaches it."""
+        """Return the model name that Model gateways send to the engines of a deployment.
+
+        The name is "" if no Model gateway reaches the deployment.
+        """
         if not self.fleet.model_gateways:
             return ""
         metadata = deployment.spec.template.metadata
@@ -110,15 +112,14 @@ class Context:
         return observed is not None and not observed.unreachable
 
     def declared(self, cluster: str) -> bool:
-        """Return True when a workload cluster is assumed to be as declared: its objects are files, or it was never
-        observed."""
+        """Return True if a cluster is assumed to match its manifest: its objects are files, or no run observed it."""
         if self.observed is None:
             return True
         observed = self.observed.clusters.get(cluster)
         return observed.declared if observed else not was_observed(self._status(cluster))
 
     def advances(self, cluster: str) -> bool:
-        """Return whether an edit changes all replicas on an inference cluster at once, because no run observes them."""
+        """Return True if an edit changes all replicas on an inference cluster at once, because no run observes them."""
         return self.declared(cluster) and not self.staged
 
     def is_file(self, cluster: str) -> bool:
@@ -127,10 +128,11 @@ class Context:
         return observed is not None and observed.declared
 
     def declared_gateway(self, cluster: str) -> tuple[str, str]:
-        """Return the gateway of a declared workload cluster whose manifest has none: its address, and its URL if that
-        is not plain HTTP.
+        """Return the gateway of a cluster that is assumed to match its manifest, if the manifest declares none.
 
-        It is that of earlier runs: requests must not change their destination because a cluster was not observed."""
+        The result is the address of the gateway, and its URL if it does not use plain HTTP. Both are the values of
+        earlier runs: requests must not change their destination because a cluster was not observed.
+        """
         earlier_status = self._status(cluster)
         address = text(earlier_status, "gateway", "address")
         return (address, text(earlier_status, "gateway", "url")) if address else (assumed_address(cluster), "")

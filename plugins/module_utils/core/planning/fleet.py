@@ -61,20 +61,21 @@ class Fleet:
 
     @property
     def serves_paths(self) -> bool:
-        """Return whether services have paths on the control cluster: not in a fleet whose gateways are in mode Model.
+        """Return True if services have paths on the control cluster: with a path-based gateway or no Model gateway.
 
-        They are there before any gateway is, and stay while the manifest of the gateway has errors."""
+        The paths exist before any gateway does, and remain while the manifest of the gateway has errors.
+        """
         return self.has_path_gateway or not self.has_model_gateways
 
     @property
     def has_path_gateway(self) -> bool:
-        """Return whether the control cluster has a gateway, also one whose manifest has errors."""
+        """Return True if the control cluster has a gateway, including a gateway with manifest errors."""
         ref = Ref(api.InferenceGateway.KIND, "", CONTROL_CLUSTER_GATEWAY)
         return (ref in self.held and ref.name not in self.held_models) or self.path_gateway is not None
 
     @property
     def has_model_gateways(self) -> bool:
-        """Return whether there are gateways in mode Model, also ones whose manifests have errors."""
+        """Return True if the fleet has Model gateways, including gateways with manifest errors."""
         return bool(self.model_gateways or self.held_models)
 
     @property
@@ -143,7 +144,10 @@ def _add_written(fleet: Fleet, key: Key, resource: api.Resource) -> bool:
 
 
 def _last_run(existing: Iterable[api.Resource], held_refs: frozenset[Ref]) -> Fleet:
-    """Return the state of the last run. Hand-written replicas, which have manifests, are included only when held."""
+    """Return the state of the last run.
+
+    Hand-written replicas have manifests, so `manual` contains only the replicas that are frozen.
+    """
     fleet = Fleet(held=held_refs)
     for resource in existing:
         key = (resource.namespace, resource.name)

@@ -274,7 +274,7 @@ def _routes(plan: Plan) -> Iterator[_RouteStatus]:
 
 
 def _policies(plan: Plan) -> Iterator[_Status]:
-    """Yield the statuses of policies: what gateways that route requests to their services say of their budgets."""
+    """Yield the statuses of policies, with the budgets that gateways of their services report."""
     asking: dict[Ref, list[api.InferenceGateway]] = {}
     for routed_model in plan.models.routes:
         if routed_model.objects and routed_model.route.gateway.spec.auth:

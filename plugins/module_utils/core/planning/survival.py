@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Survival of cluster losses: whether services keep a usable endpoint and deployments keep enough replicas.
+"""Survival of cluster losses: services keep a usable endpoint, and deployments keep enough replicas.
 
 If a loss leaves too few, the module also finds an addition that fixes the shortfall.
 
@@ -93,18 +93,18 @@ class Requirement:
 
     @property
     def is_unmet(self) -> bool:
-        """Return whether less is there than is needed, whatever is lost."""
+        """Return True if the requirement is not met even without a loss."""
         return self.left(()) < self.least
 
     def is_violated_by(self, lost: Clusters) -> bool:
-        """Return whether it has to survive a loss, and less is left elsewhere than is needed, or may be."""
+        """Return True if the requirement covers a loss that leaves too little elsewhere, or might leave too little."""
         if len(lost) > self.clusters or (self.within and self.within <= set(lost)):
             return False
         return self.left(lost) < self.least or (self.places[""] < self.least and not self.gives_way_to.isdisjoint(lost))
 
     @property
     def critical_clusters(self) -> frozenset[str]:
-        """Return the clusters whose loss may leave less of it."""
+        """Clusters that reduce, or might reduce, the remaining endpoints or replicas if they are lost."""
         return (frozenset(self.places) | self.gives_way_to) - {""}
 
     def __str__(self) -> str:
@@ -230,8 +230,7 @@ def _serving_alone(gateways: Sequence[tuple[str, str]]) -> str:
 
 
 def _price_text(remediation: Addition) -> str:
-    """Return the price of the nodes of a remediation, or the criterion by which it is the cheapest one; "" for a
-    remediation without nodes."""
+    """Return the node price of a remediation, or its selection criterion if prices are unknown; "" without nodes."""
     if not remediation.nodes:
         return ""
     if remediation.per_hour is not None:
@@ -242,17 +241,20 @@ def _price_text(remediation: Addition) -> str:
 
 @dataclass(frozen=True)
 class Survey:
-    """Losses of a fleet: how many can matter, how many of them were planned, what has to be left after them, and what
-    is not."""
+    """Losses of a fleet, and their shortfalls."""
 
     requirements: tuple[Requirement, ...] = ()
+    """Endpoints, replicas, or gateways that must remain after losses."""
     losses: int = 0
+    """Number of relevant losses."""
     tried: int = 0
+    """Number of planned losses."""
     shortfalls: tuple[Shortfall, ...] = ()
+    """Requirements that are not met."""
 
     @property
     def left_out(self) -> str:
-        """Return what was not tried; "" when everything was."""
+        """Message about losses that were not tried; "" if all were tried."""
         if self.tried == self.losses:
             return ""
         return f"{self.tried} of {self.losses} losses that services have to survive were tried, single clusters first"
@@ -291,7 +293,7 @@ def _required(deployments: Iterable[Deployment]) -> dict[Key, list[Minimum]]:
 
 
 class _Requirements:
-    """Losses that services and deployments have to survive, and what has to be left after them."""
+    """Losses that services and deployments must survive, and the endpoints and replicas that must remain."""
 
     def __init__(self, scenario: Scenario, of_fleet: Survival | None) -> None:
         self._priorities = {deployment.key: deployment.priority for deployment in scenario.deployments}
@@ -358,7 +360,7 @@ class _Requirements:
     def _gives_way_to(
         self, scenario: Scenario, requirement: Requirement, held_back: Mapping[Key, frozenset[str]]
     ) -> frozenset[str]:
-        """Return the clusters whose loss might make other deployments preempt replicas of the requirement."""
+        """Return the clusters that, if lost, might make other deployments preempt replicas of the requirement."""
         if not self._preempts or requirement.kind == "gateway":
             return frozenset()
         lowest = min((self._priorities.get(key, 0) for key in self.behind(requirement)), default=0)
@@ -369,17 +371,17 @@ class _Requirements:
         )
 
     def preempts(self, deployments: Iterable[Key]) -> bool:
-        """Return whether any of these deployments preempts."""
+        """Return True if any of these deployments preempts."""
         return not self._preempts.isdisjoint(deployments)
 
     def behind(self, requirement: Requirement) -> list[Key]:
-        """Return the deployments whose replicas a requirement is about."""
+        """Return the deployments that provide the replicas of a requirement."""
         if requirement.kind == "gateway":
             return []
         return self._behind(requirement.key) if requirement.kind == "service" else [requirement.key]
 
     def _behind(self, service: Key) -> list[Key]:
-        """Return the deployments whose replicas are, or would be, endpoints of a service."""
+        """Return the deployments with replicas that are, or would be, endpoints of a service."""
         selectors = [entry.selector.match_labels for entry in self._fleet.services[service].spec.endpoints]
         return [
             key
@@ -415,7 +417,7 @@ def _stricter(survival: Survival, alternative: Survival) -> Survival:
 
 
 def _held_back(scenario: Scenario) -> dict[Key, frozenset[str]]:
-    """Return the deployments whose pending replicas `spread` or `minAvailable` might hold back, with their clusters.
+    """Return the clusters of each deployment with pending replicas that `spread` or `minAvailable` might hold back.
 
     After the loss of such a cluster, its label value might no longer count.
     """
@@ -434,7 +436,7 @@ def _held_back(scenario: Scenario) -> dict[Key, frozenset[str]]:
 
 
 def _losses(requirements: Iterable[Requirement], clusters: Iterable[Cluster]) -> list[Clusters]:
-    """Return the losses after which less is left elsewhere than some requirement asks for, single clusters first."""
+    """Return the losses that violate, or might violate, a requirement, single clusters first."""
     cluster_names = sorted(cluster.name for cluster in clusters)
     violating: set[Clusters] = set()
     for requirement in requirements:
@@ -530,7 +532,7 @@ def _left(requirements: Sequence[Requirement], lost: Clusters, scenario: Scenari
 
 
 class _Remediator:
-    """Search for additions with which requirements are met after every loss."""
+    """Search for additions that meet the requirements after every loss."""
 
     def __init__(self, scenario: Scenario, required: _Requirements) -> None:
         self._scenario, self._required = scenario, required
@@ -582,7 +584,7 @@ class _Remediator:
                 yield Addition(cluster=cluster, pools=pools, nodes=number, is_new_cluster=True)
 
     def _priced(self, addition: Addition) -> Addition:
-        """Return an addition with what its nodes cost."""
+        """Return an addition with the price of its nodes."""
         pools = [
             pool.price
             for cluster in self._scenario.clusters
@@ -597,8 +599,10 @@ class _Remediator:
         return replace(addition, per_hour=per_hour, currency=self._scenario.context.prices.currency)
 
     def _first_loss(self, addition: Addition, requirement: Requirement) -> Clusters | None:
-        """Plan again with an addition, and return the first loss after which a requirement is not met then: without
-        clusters when it is not met at all, or there are too many losses to be tried, None when it is met after each."""
+        """Plan again with an addition, and return the first loss that violates a requirement; None if no loss does.
+
+        The loss is empty if the requirement is not met even without a loss, or if there are too many losses to try.
+        """
         grown = _with(self._scenario, addition)
         grown = grown.with_new(grown.schedule_missing())
         requirements = self._required.of(grown, only=requirement)

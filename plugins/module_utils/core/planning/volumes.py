@@ -91,7 +91,7 @@ class Volumes:
         return self._earlier[cache].get(cluster, ())
 
     def clusters(self, cache: Key) -> frozenset[str]:
-        """Return the clusters on which earlier runs composed objects for a cache."""
+        """Return the clusters with objects of a cache from earlier runs."""
         self.earlier(cache, "")
         return frozenset(self._earlier[cache])
 

@@ -86,8 +86,11 @@ class Workloads(Mapping[str, tuple[Object, ...]]):
         ]
 
     def _parents(self, name: str) -> tuple[str, ...]:
-        """Return the modes of the gateways that send requests to replicas of a cluster. The gateway for those in mode
-        Model is one once it listens: a route that waits for a gateway which is not there would be waited for."""
+        """Return the modes of the gateways that send requests to replicas of a cluster.
+
+        The mode Model is included only once the ingress gateway listens. Otherwise, the run would wait for a route
+        without a gateway.
+        """
         hosts = name in self._models.hosts
         if name in self._models.cluster_gateways:
             return (_PATH, _MODEL) if self._serves_paths and not hosts else (_MODEL,)
@@ -125,7 +128,10 @@ def _attached(value: Object, parents: tuple[str, ...]) -> Iterator[Object]:
 
 
 def distinct(objects: Iterable[Object]) -> tuple[Object, ...]:
-    """Return each object once: several replicas compose the same Namespace, which has to admit the pods of all."""
+    """Return each object once.
+
+    Several replicas compose the same Namespace. It must admit the pods of all of them.
+    """
     unique_objects: dict[tuple[str, str, str], Object] = {}
     for value in objects:
         metadata = value["metadata"]
