@@ -1,6 +1,7 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Objects of a ModelEndpoint: the Service through which the control gateway reaches a backend, its slice, its TLS."""
+"""Objects of a ModelEndpoint: the Service that connects the control gateway to a backend, its EndpointSlice, and its
+TLS."""
 
 from __future__ import annotations
 
@@ -71,7 +72,7 @@ def model_mode_obstacle(endpoint: api.ModelEndpoint) -> Obstacle | None:
 
 
 def backend_name(name: str, *, egress: bool = False) -> str:
-    """Return the name of the Service through which the gateway reaches the ModelEndpoint of this name.
+    """Return the name of the Service that connects the gateway to the ModelEndpoint of this name.
 
     `egress` selects the Service of an endpoint with a credential. It has another name, so that a route switches from
     one Service to the other in a single update.

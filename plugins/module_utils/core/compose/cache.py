@@ -104,9 +104,9 @@ def job_claim(job: Mapping[str, Any]) -> str:
 
 
 def token_copy_of(job: Mapping[str, Any], namespace: str) -> SecretCopy | None:
-    """Return the token that a hydration Job of an earlier run reads, for Jobs whose ModelCache is no longer readable.
+    """Return the token that a hydration Job of an earlier run reads, for a Job with an unreadable ModelCache.
 
-    `namespace` is that of the ModelCache.
+    `namespace`: the namespace of the ModelCache.
     """
     secret = text(job, "metadata", "annotations", SECRET_ANNOTATION)
     for container in entries(job, "spec", "template", "spec", "containers")[:1]:

@@ -186,7 +186,7 @@ def _provisioning(cloud: Cloud, class_name: str, classes: Mapping[str, api.Infer
 
 
 def _secrets(cluster: api.InferenceCluster, cloud: Cloud | None) -> list[dict[str, Any]]:
-    """Return the Secrets with the credentials of a cluster, which its provisioning or the user creates."""
+    """Return references to the Secrets with the credentials of a cluster. Its provisioning or the user creates them."""
     source = cluster.spec.cluster
     if source.source == "Existing" and source.existing:
         return list(_existing_secrets(source.existing))

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Envoy configuration of an egress proxy, which adds a credential to requests for one endpoint."""
+"""Envoy configuration of an egress proxy that adds a credential to requests for one endpoint."""
 
 from __future__ import annotations
 

@@ -198,7 +198,7 @@ def drain_command(port: int, *, transfers: bool, minimum: float, idle: float, ma
 
 
 def restarts_hanging_engine(probe: Mapping[str, Any]) -> bool:
-    """Return whether a probe is a stall probe with the action Restart."""
+    """Return True if a probe is a stall probe with the action Restart."""
     match probe:
         case {"exec": {"command": [_, _, _, "stall", _, _, _, _, "Restart", *_]}}:
             return True

@@ -27,7 +27,7 @@ class MirrorError(Exception):
 
 @dataclass(frozen=True)
 class Render:
-    """Release, namespace and values with which a chart is rendered."""
+    """Release, namespace, and values of a rendered chart."""
 
     release: str
     namespace: str
@@ -160,7 +160,7 @@ def environment(folder: str, logins: str, authorities: str) -> dict[str, str]:
 
 
 def repository_name(repository: str) -> str:
-    """Return the name under which a repository of charts is added to Helm."""
+    """Return the name of a chart repository in the configuration of Helm."""
     return hashlib.sha256(repository.encode()).hexdigest()
 
 

@@ -64,8 +64,11 @@ def stack_bindings(namespaces: Iterable[str], privileged: Collection[str]) -> li
 
 
 def engine_rights(constraint: str) -> list[dict[str, Any]]:
-    """Return what the bindings of engines refer to: a ClusterRole that lets use a constraint, and the constraint itself
-    unless it is another one; nothing where engines need none."""
+    """Return the objects that bindings of engines refer to; empty if engines need no constraint.
+
+    The result contains a ClusterRole that permits the use of the constraint. If the constraint is `ENGINES`, the result
+    also contains the constraint itself.
+    """
     if not constraint:
         return []
     role = {

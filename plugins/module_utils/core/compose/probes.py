@@ -67,7 +67,7 @@ def health_path(container: Container, engine: PlacedEngine) -> str:
 
 
 def has_request_metrics(container: Container) -> bool:
-    """Return whether the drain hook and the stall probe can read the metrics of a container's inference server."""
+    """Return True if the drain hook and the stall probe can read the metrics of a container's inference server."""
     server = CommandLine.of(container).server
     return server is not None and bool(server.running)
 

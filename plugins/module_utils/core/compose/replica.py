@@ -131,7 +131,7 @@ def _member(desired: Member, placed: scheduled.PlacedMember, served_name: str) -
 
 
 def _serving(desired: Member, served_name: str) -> PodTemplate:
-    """Return the template of a member whose engine serves its model under this name, which a variable has too."""
+    """Return the template of a member that serves its model under this name. A variable contains the name too."""
     spec = desired.template.spec
     engine, *sidecars = spec.containers
     line = CommandLine.of(engine, {constants.SERVED_NAME_VARIABLE: served_name})

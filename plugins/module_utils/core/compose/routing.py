@@ -35,7 +35,7 @@ def inference_pool(owner: Owner, port: int, *, exported: bool = False) -> dict[s
 
 
 def http_route(owner: Owner) -> dict[str, Any]:
-    """Return the HTTPRoute of a replica on its cluster's gateway for its path prefix, which is removed."""
+    """Return the HTTPRoute of a replica on its cluster's gateway. The route matches its path prefix and removes it."""
     prefix = path_prefix(owner.namespace, owner.replica)
     rewrite = {"path": {"type": "ReplacePrefixMatch", "replacePrefixMatch": "/"}}
     return {

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Planned nodes of pods: the label and the affinity by which pods share nodes as the plan has them."""
+"""Planned nodes of pods: the label and the affinity that make pods share nodes as planned."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .member import Member
 _ANY = "any"
 _OS_LABEL = "kubernetes.io/os"
 _CLAIMING = (constants.WORKLOAD_LABEL, constants.GANG_LABEL)
-"""Labels of which every pod that claims devices has one, and no other pod has any."""
+"""Labels of pods that claim devices. Every such pod has one of these labels, and no other pod has any."""
 # The default spread of kube-scheduler would count as much as the affinity. A skew that is never reached turns it off.
 _NO_SPREAD = {
     "maxSkew": 2**31 - 1,

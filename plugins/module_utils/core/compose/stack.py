@@ -33,23 +33,26 @@ _CHART_VERSION = re.compile(CHART_VERSION.removesuffix("$"))
 
 @dataclass(frozen=True)
 class Choices:
-    """Choices that the variables of a cluster make. `variables`: prefix of the variables for these components.
-    `drivers`: those of the cluster's devices. `gateway_needs`: what gateways in mode Model need there;
-    `keeps_needs`: whether needs of earlier runs stay; `gateway_left`: whether they are all that is left of a gateway
-    in mode Model. `stack`: `spec` of its ServingStack. `archives`: names of the
-    files in `charts_dir`."""
+    """Choices in the variables of a cluster."""
 
     variables: str = "serving_stack"
+    """Prefix of the variables for these components."""
     states: Mapping[str, str] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
     values: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     drivers: Sequence[str] = ()
+    """DRA drivers of the cluster's devices."""
     gateway_needs: Sequence[str] = ()
+    """Needs of Model gateways on the cluster."""
     keeps_needs: bool = True
+    """True to keep the needs of earlier runs."""
     gateway_left: bool = False
+    """True if these needs are the only remainder of a Model gateway."""
     stack: Mapping[str, Any] = field(default_factory=dict)
+    """Field `spec` of the ServingStack of the cluster."""
     charts_dir: str = ""
     archives: Sequence[str] = ()
+    """Names of the files in `charts_dir`."""
     charts_required: bool = False
     chart_repositories: Mapping[str, str] = field(default_factory=dict)
     image_registries: Mapping[str, str] = field(default_factory=dict)
@@ -108,11 +111,13 @@ def plan(components: Sequence[Component], choices: Choices) -> list[dict[str, An
 
 
 def with_kept_needs(components: Sequence[Component], choices: Choices, observed: Mapping[str, Any]) -> Choices:
-    """Return the choices with what a gateway in mode Model needed that has left the cluster since.
+    """Return the choices with the needs of a Model gateway that has left the cluster since.
 
-    CRDs of the Gateway API must not be downgraded, so versions and values stay. Objects of components take the place of
-    the gateway's once those are gone: until then it serves. The needs are those in the values of the releases
-    (`observed` as in `actions`, with `has_model_gateway`)."""
+    CRDs of the Gateway API must not be downgraded, so versions and values are kept. The gateway serves until its
+    objects are deleted. Then objects of components replace them. The values of the releases contain the needs.
+
+    `observed`: the observed state, as for `actions`, with `has_model_gateway`.
+    """
     if not choices.keeps_needs or GATEWAY in choices.gateway_needs:
         return choices
     own_values = {
@@ -310,7 +315,7 @@ def _release(component: Component, choices: Choices, problems: list[str]) -> dic
 
 
 def _variants(component: Component, choices: Choices) -> list[Mapping[str, Any]]:
-    """Return what is different about a component for the gateways in mode Model."""
+    """Return the variants of a component for Model gateways."""
     variants = component.get("variants") or {}
     return [variant for need, variant in variants.items() if need in choices.gateway_needs]
 
@@ -436,7 +441,7 @@ def _foreign(
     adopt: frozenset[str],
     variables: str,
 ) -> str:
-    """Return the conflict with a component of another owner, with what to do about it; empty when there is none."""
+    """Return the conflict with a component of another owner, with a hint; empty without a conflict."""
     key, name = str(entry["key"]), str(entry["release"])
     conflict, adoption = "", ""
     for release in observed["releases"]:
@@ -455,8 +460,11 @@ def _foreign(
 
 
 def _foreign_definition(entry: Component, definitions: Mapping[str, str]) -> str:
-    """Return the conflict over a CRD that is a template of the chart (`definitions` of a component), which Helm has to
-    own."""
+    """Return the conflict over a CRD in the templates of the chart (`definitions` of a component). Helm must own the
+    CRD.
+
+    `definitions`: the release of each existing CRD, "" for another owner.
+    """
     own_release = f"{entry['namespace']}/{entry['release']}"
     for name in entry.get("definitions") or ():
         owner = definitions.get(name)

@@ -69,7 +69,7 @@ def _deployment(member: Member, copies: int) -> dict[str, Any]:
 
 
 def _engine_type(member: Member) -> dict[str, str]:
-    """Return the label from which a picker derives the names of an engine's metrics; the default is vLLM."""
+    """Return the label that selects the metric names of an engine in the endpoint picker. The default is vLLM."""
     metadata = member.placed.template.metadata
     user_labels = (metadata.labels if metadata else None) or {}
     if constants.ENGINE_TYPE_LABEL in user_labels:

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Gateway of a workload cluster: the objects from which Envoy Gateway creates it, and the Route that exposes it."""
+"""Gateway of an inference cluster: the objects for Envoy Gateway, and the Route that exposes the gateway."""
 
 from __future__ import annotations
 
@@ -68,9 +68,11 @@ class GatewayChoices:
 
 
 def gateway_objects(choices: GatewayChoices) -> tuple[Object, ...]:
-    """Return the EnvoyProxy, the GatewayClass, the Gateway, and the Route where one exposes it; for a gateway in mode
-    Model its GatewayClass, and what its Gateways need that the fleet may not write. Raises api.InvalidResource for
-    invalid listeners, ValueError for other choices."""
+    """Return the EnvoyProxy, the GatewayClass, the Gateway, and the Route if a Route exposes the gateway.
+
+    For a Model gateway, return its GatewayClass and the objects that its Gateways need but the fleet may not write.
+    Raises api.InvalidResource for invalid listeners, ValueError for other choices.
+    """
     if choices.exposure not in _EXPOSURES:
         raise ValueError(f"exposure is {choices.exposure}, and must be one of {', '.join(_EXPOSURES)}")
     if choices.model_gateway:
@@ -116,7 +118,10 @@ def _of_model_gateway(choices: GatewayChoices) -> tuple[Object, ...]:
 
 
 def _as_chosen(proxy: Object, choices: GatewayChoices) -> Object:
-    """Return an object for gateways in mode Model. An EnvoyProxy of its own hides some choices in that of its class."""
+    """Return an object for Model gateways.
+
+    An EnvoyProxy of a Gateway hides some choices in the EnvoyProxy of its class.
+    """
     if identity(proxy)[1] != "EnvoyProxy":
         return proxy
     proxy_spec: dict[str, Any] = {"provider": {"kubernetes": {"envoyDeployment": {"replicas": choices.replicas}}}}
@@ -140,7 +145,7 @@ def _proxied_class(choices: GatewayChoices, name: str, proxy: str) -> tuple[dict
 
 
 def _needs_another_class(choices: GatewayChoices) -> bool:
-    """Return whether gateways in mode Model come in by a Gateway of a class that the workload gateway has not."""
+    """Return True if the Gateway for Model gateways needs a class other than the class of the workload gateway."""
     return choices.certificates and choices.class_name != constants.MODEL_GATEWAY_CLASS
 
 
@@ -184,8 +189,11 @@ def _route(choices: GatewayChoices, listeners: Sequence[Object]) -> dict[str, An
 
 
 def _routed_listener(listeners: Sequence[Object]) -> dict[str, Any]:
-    """Return the fields of a Route for the listener that endpoints use (`endpoint.gateway_url`): plain HTTP, or else
-    HTTPS, which the router passes on as it is. Envoy Gateway names ports of the Service by protocol and number."""
+    """Return the fields of a Route for the listener that endpoints use (`endpoint.gateway_url`).
+
+    The listener is plain HTTP, or else HTTPS. The router passes HTTPS through unchanged. Envoy Gateway names ports of
+    the Service by protocol and number.
+    """
     several = len(listeners) > 1
     for listener in listeners:
         match listener:

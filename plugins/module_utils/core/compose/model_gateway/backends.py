@@ -168,10 +168,11 @@ def unasked_keys(target: Target) -> list[str]:
 def backend_objects(
     metadata: Mapping[str, Any], target: Target, *, names_callers: bool = False, withheld: Sequence[str] = ()
 ) -> Iterable[Object]:
-    """Yield the objects of a backend, which all have this metadata.
+    """Yield the objects of a backend. All objects have this metadata.
 
     Backends of the fleet always get client names, other backends only with `names_callers`. `withheld` headers are
-    removed."""
+    removed.
+    """
     name = parts.name_of(metadata)
     address = {"fqdn": {"hostname": target.host, "port": target.port}}
     secure = {"tls": _tls(target)} if target.server else {}

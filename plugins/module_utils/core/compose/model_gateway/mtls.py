@@ -1,9 +1,10 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""TLS between gateways in mode Model and workload clusters, which both prove by certificates who they are.
+"""Mutual TLS between Model gateways and inference clusters.
 
-A workload cluster has a gateway of its own for it, which signs its certificate itself and asks for one of a gateway's
-CA. Gateways reach it by an internal name, which a Service on their cluster resolves.
+An inference cluster has an ingress gateway for this purpose. The ingress gateway signs its own certificate, and
+requires a client certificate from the CA of a Model gateway. Model gateways use an internal name of the ingress
+gateway, and a Service on their cluster resolves the name.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ def service_address(address: str) -> str:
 
 
 def internal_hostname(cluster: str) -> str:
-    """Return the name by which gateways in mode Model reach a cluster: that of a Service on the gateway's cluster."""
+    """Return the host name of a cluster for Model gateways: the name of a Service on the gateway's cluster."""
     return f"{_service_name(cluster)}.{constants.SYSTEM_NAMESPACE}.svc.cluster.local"
 
 
@@ -78,7 +79,7 @@ def _service_name(cluster: str) -> str:
 
 
 def cluster_service_objects(gateway: api.InferenceGateway, cluster_gateway: ClusterGateway) -> tuple[Object, ...]:
-    """Return the objects on a gateway's cluster by which the name of a workload cluster resolves to its address."""
+    """Return the objects on a gateway's cluster that resolve the name of an inference cluster to its address."""
     metadata = gateway_metadata(gateway, _service_name(cluster_gateway.cluster), cluster=cluster_gateway.cluster)
     service: dict[str, Any] = {"apiVersion": "v1", "kind": "Service", "metadata": metadata}
     try:
@@ -86,7 +87,7 @@ def cluster_service_objects(gateway: api.InferenceGateway, cluster_gateway: Clus
     except ValueError:
         return ({**service, "spec": {"type": "ExternalName", "externalName": cluster_gateway.address}},)
     family: AddressType = "IPv4" if version == 4 else "IPv6"
-    # Without an address of its own: the name resolves to the cluster's.
+    # The Service has no cluster IP address, so that its name resolves to the address of the inference cluster.
     spec = {"clusterIP": "None", "ports": [{"port": PORT, "protocol": "TCP"}]}
     if version == 6:
         spec |= {"ipFamilies": [family], "ipFamilyPolicy": "SingleStack"}

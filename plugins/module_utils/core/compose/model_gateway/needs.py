@@ -57,13 +57,13 @@ def _budgets(
 
 @dataclass(frozen=True)
 class Uncounted:
-    """Services with budgets at a gateway, and whether their requests are refused while nothing can be counted.
-
-    Of `overruled` ones all budgets would let requests pass, and that of another service refuses them."""
+    """Services with budgets at a gateway, and its action while requests cannot be counted."""
 
     is_refused: bool
+    """True if the gateway rejects requests that it cannot count."""
     services: tuple[str, ...]
     overruled: tuple[str, ...]
+    """Services with budgets that would all admit requests. The budget of another service rejects the requests."""
 
 
 def uncounted(

@@ -1,18 +1,18 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Budgets beyond which requests go to the next priority of a service (`whenSpent: Overflow`).
+"""Budgets with overflow to the next priority of a service (`whenSpent: Overflow`).
 
-Envoy counts budgets before it chooses an endpoint, and answers 429 itself: failover, which begins with an endpoint's
-answer, would never see that. So requests for the first priority of such a service take a detour, by the cluster gateway
-of the gateway's own cluster (`mtls.py`), and the budget is counted behind it:
+Envoy counts budgets before it chooses an endpoint, and responds with 429 itself. Failover starts with the response of
+an endpoint, so it would never process this response. Therefore, requests for the first priority of such a service pass
+the ingress gateway of the gateway's own cluster (`mtls.py`), and the budget is counted behind it:
 
     caller ──> gateway ──> cluster gateway ──> first priority      the budget is counted at the cluster gateway
-                  └──────────────────────────> next priorities     once that answers 429, as for any endpoint
+                  └──────────────────────────> next priorities     after a 429 response, as for any endpoint
 
-The gateway has a backend of its own for the way to each endpoint: weights and attempts stay as they are, and usage
-records name the endpoint. What it sends to the cluster gateway says in headers which service and which endpoint a
-request is for. Only gateways have a certificate for the cluster gateway, so that these headers, and who calls, are
-believed there. Usage records are those of the gateway alone: the cluster gateway writes none, so each request has one.
+The gateway has a separate backend for the route to each endpoint. Weights and attempts are unchanged, and usage records
+name the endpoint. Requests to the cluster gateway have headers with their service and endpoint. Only gateways have a
+certificate for the cluster gateway, so it trusts these headers and the client name. Only the gateway writes usage
+records, so each request has one record.
 
 Behind the cluster gateway, each endpoint has a separate AIGatewayRoute, which a request selects by a header. Envoy
 Gateway derives the names of Envoy clusters from the position of a rule in its route. With the rules of several
@@ -23,8 +23,8 @@ first priority for 30 seconds.
 The two gateways receive changes at different times. The cluster gateway therefore responds with 429 for an endpoint
 that is missing, so that the gateway retries another endpoint and does not eject the first priority.
 
-Requests for the next priorities are in no such budget. An attempt that an endpoint of the first priority refuses counts
-as a request of its own, as it comes by the cluster gateway again.
+Requests for the next priorities do not count against such a budget. If an endpoint of the first priority rejects an
+attempt, the retry counts as another request, because it passes the cluster gateway again.
 """
 
 from __future__ import annotations
@@ -110,8 +110,12 @@ def with_overflow(
 def refusals(
     route: Route, budgets_by_service: Overflowing, cluster_gateway: ClusterGateway, policies: Iterable[api.CallerPolicy]
 ) -> Iterator[str]:
-    """Yield the budgets of a service beyond which requests are refused all the same, each with the reason. `policies`
-    are those that select it. One whose manifest has a single priority is left to its validation."""
+    """Yield a warning with a reason for each budget of a service that rejects excess requests instead of overflowing.
+
+    A service with a single priority in its manifest has no warning here, because its validation reports the priority.
+
+    `policies`: the policies that select the service.
+    """
     if not route.used or len({entry.priority for entry in route.service.spec.endpoints}) < 2:
         return
     reason = ""

@@ -25,17 +25,18 @@ _EXPRESSION = "type.googleapis.com/envoy.extensions.access_loggers.filters.cel.v
 
 @dataclass(frozen=True)
 class Refusal:
-    """Answer of the gateway: when it is given (CEL), and what it says.
-
-    `type`: error type of Anthropic. `code`: error code of OpenAI, if any. `%` starts an Envoy operator. `status`:
-    status of the response, 0 to keep Envoy's status."""
+    """Error response of the gateway. `%` starts an Envoy operator."""
 
     when: str
+    """Condition (CEL) for the response."""
     type: str
+    """Error type of Anthropic."""
     code: str
+    """Error code of OpenAI, if any."""
     message: str
     headers: Mapping[str, str] = field(default_factory=dict)
     status: int = 0
+    """Status of the response, 0 to keep Envoy's status."""
 
     @property
     def body(self) -> dict[str, Any]:

@@ -54,7 +54,7 @@ class Route:
 
     @property
     def name(self) -> str:
-        """Name of the ModelRoute, which the names of its backends begin with."""
+        """Name of the ModelRoute, and prefix of the names of its backends."""
         return names.joined_name(self.service.name, self.gateway.name)
 
     @property
@@ -92,7 +92,7 @@ class Route:
         return [endpoint for endpoint in outside if self.names_callers_to(self.backend_name(endpoint))]
 
     def names_callers_to(self, backend: str) -> bool:
-        """Return whether a backend gets client names, even outside the fleet."""
+        """Return True if a backend gets client names, including a backend outside the fleet."""
         if not self.overflow or backend not in self.first:
             return self.names_callers
         return self.overflow.names_callers or (self.names_callers and not self.overflow.is_ready)

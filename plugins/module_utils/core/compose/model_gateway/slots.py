@@ -73,14 +73,15 @@ def stages(desired: Object, live: Object | None) -> Stages:
 
 
 def settled(desired: Object, previous: Object | None) -> Object:
-    """Return the final version of a route after a previous version, which keeps the slots of that version.
+    """Return the final version of a route after a previous version, in the slots of the previous version.
 
-    For clusters whose objects are files: all changes are applied at once."""
+    It is for file-based clusters, because all their changes are applied at once.
+    """
     return stages(desired, previous).final
 
 
 def _moves(current: Slots, desired: Slots) -> bool:
-    """Return whether a change adds or removes a slot, starts or stops its requests, or uses it for another backend."""
+    """Return True if a change adds or removes a slot, starts or stops its requests, or uses it for another backend."""
     return [(_name(slot), not _weight(slot)) for slot in current] != [
         (_name(slot), not _weight(slot)) for slot in desired
     ]
