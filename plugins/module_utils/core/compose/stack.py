@@ -460,8 +460,9 @@ def _foreign(
 
 
 def _foreign_definition(entry: Component, definitions: Mapping[str, str]) -> str:
-    """Return the conflict over a CRD in the templates of the chart (`definitions` of a component). Helm must own the
-    CRD.
+    """Return the conflict over a CRD in the templates of the chart (`definitions` of a component).
+
+    Helm must own such a CRD.
 
     `definitions`: the release of each existing CRD, "" for another owner.
     """

@@ -167,8 +167,7 @@ def _orphans(planned: Sequence[Component], choices: Choices, foreign: Iterable[s
 
 
 def _definition_groups(planned: Sequence[Component], choices: Choices) -> list[str]:
-    """Return the API groups of the CustomResourceDefinitions that remain after charts of this collection are removed.
-    """
+    """Return the API groups of CustomResourceDefinitions that remain after charts of this collection are removed."""
     managed = [
         component
         for component in planned
