@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Annotations that mean nothing, or not what was meant."""
+"""Annotations without an effect, or with an unintended effect."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def _unsent(url: str, field: str) -> Iterator[Problem]:
 
 
 def _replica_label(endpoint: ModelEndpoint) -> Iterator[Problem]:
-    """Yield the label by which an endpoint outside of the fleet passes for a replica of it."""
+    """Yield the label that makes an endpoint outside of the fleet appear as a replica."""
     deployment = endpoint.labels.get(DEPLOYMENT_LABEL)
     if deployment is not None and endpoint.labels.get(MANAGED_BY_LABEL) != MANAGED_BY:
         message = "is the label of replicas: ModelServices that select those send requests of theirs to this endpoint"
