@@ -53,8 +53,10 @@ _PLUGINS = ("k8s-device-plugin", "nvidia-gpu-device-plugin", "nvidia-k8s-device-
 def planned_stack(
     components: Sequence[Component], choices: Choices, snapshot: Snapshot | None
 ) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
-    """Return the components as the role would plan them, and the problems that keep it from that. Without a snapshot it
-    is not known what earlier runs needed."""
+    """Return the components as the role plans them, and the problems that prevent the plan.
+
+    Without a snapshot, the needs of earlier runs are unknown.
+    """
     if snapshot is not None:
         choices = with_kept_needs(components, choices, snapshot.seen)
     try:

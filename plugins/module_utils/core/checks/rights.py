@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Rights that a credential needs: to install the serving stack, and to do what the fleet does."""
+"""Permissions that a credential needs to install the serving stack and to do the work of the fleet."""
 
 from __future__ import annotations
 
@@ -22,8 +22,10 @@ _PENDING = ("install", "upgrade", "recover", "remove")
 
 
 def bound(objects: Iterable[Object]) -> tuple[Right, ...]:
-    """All that a user may do who is a subject of the bindings among these objects (rbac.authorization.k8s.io/v1), by
-    their roles, sorted. A role that is bound nowhere gives nothing."""
+    """Return all permissions of a subject of the bindings among these objects, by their roles, sorted.
+
+    The objects are from rbac.authorization.k8s.io/v1. A role without a binding grants no permission.
+    """
     values = list(objects)
     rights: set[Right] = set()
     for binding in values:
@@ -58,8 +60,11 @@ def _is_for_gateways(right: Right) -> bool:
 
 
 def findings(snapshot: Snapshot, desired: Desired) -> Iterator[Finding]:
-    """Whoever may do everything is asked no more. Who may do what the fleet does can work with the cluster once
-    another owner has installed the stack."""
+    """Yield missing permissions of the credential.
+
+    If the credential has all permissions, nothing else is checked. A credential with the permissions of the fleet can
+    work with the cluster once another owner has installed the stack.
+    """
     if EVERYTHING not in snapshot.denied:
         return
     missing = [right for right in desired.rights if right in snapshot.denied]
