@@ -62,12 +62,16 @@ class PlanError(Exception):
 class Plan:
     """Desired state of the fleet.
 
-    `control` are the objects of the control cluster, `workloads` those of each workload cluster by its name (including
-    clusters without objects), `replicas` the ModelReplica of each placement, in the order of `schedule.placements`.
-    `edited` are the keys (namespace, name) of kept replicas with a changed specification, `waiting` of those that keep
-    the old specification until other clusters have the new one. `manual` are ModelReplicas that users wrote,
-    `unplanned` replicas of deleted deployments. `clusters` and `deployments` are what the scheduler uses, `states` the
-    observed states of replicas (empty when the fleet is not observed), `unbound` why pods that have no node stay so.
+    `control`: the objects of the control cluster.
+    `workloads`: the objects of each inference cluster by cluster name, including clusters without objects.
+    `replicas`: the ModelReplica of each placement, in the order of `schedule.placements`.
+    `edited`: the keys (namespace, name) of kept replicas with a changed specification.
+    `waiting`: the keys of kept replicas that keep the old specification until other clusters have the new one.
+    `manual`: hand-written ModelReplicas.
+    `unplanned`: replicas of deleted deployments.
+    `clusters`, `deployments`: the input of the scheduler.
+    `states`: the observed states of replicas; empty if the fleet is not observed.
+    `unbound`: the reasons for pods without a node.
     """
 
     context: Context
@@ -118,7 +122,7 @@ class Plan:
 
     @cached_property
     def running(self) -> tuple[Replica, ...]:
-        """Return all replicas of the fleet, in the order of `composed`, as the scheduler uses them."""
+        """Return all replicas of the fleet in the format of the scheduler, in the order of `composed`."""
         return tuple(map(adapters.replica, self.composed))
 
     @cached_property
@@ -175,7 +179,8 @@ class Plan:
 
     @property
     def blocked_clusters(self) -> frozenset[str]:
-        """Return the clusters that no round waits for: new replicas there serve once preempted ones have left."""
+        """Return the clusters that no reconcile pass waits for. New replicas on them serve after preempted replicas
+        have left."""
         return drain.blocked(self.schedule, self.leaving, self.states)
 
     @property
@@ -200,12 +205,14 @@ def plan(
     staged: RolloutStage = "",
     catalogue: Catalogue | None = None,
 ) -> Plan:
-    """Schedule all replicas and compose the desired state of the fleet.
+    """Schedule all replicas and compose the desired state of the fleet. Raises PlanError.
 
-    `existing` are the ModelReplicas and ModelEndpoints of the last run. `invalid` are resources with invalid manifests:
-    the objects that earlier runs composed for them, returned by `earlier`, stay unchanged. Without `observed`
-    everything is assumed to be as desired. `statuses` and ModelRoutes (`routed`) are those of the last run.
-    `catalogue`: prices of nodes. Raises PlanError.
+    `existing`: the ModelReplicas and ModelEndpoints of the last run.
+    `invalid`: resources with invalid manifests. The objects that earlier runs composed for them are left unchanged.
+    `earlier`: a function that returns these objects.
+    `observed`: if unset, everything is assumed to match the desired state.
+    `statuses`, `routed`: the statuses and the ModelRoutes of the last run.
+    `catalogue`: prices of nodes.
     """
     context = Context(
         build_fleet(resources, existing, invalid, earlier),
@@ -387,8 +394,10 @@ def _decided(
     existing: Sequence[Replica],
     options: Options | None,
 ) -> Mended:
-    """Return the placements of all replicas, with other ones for those that found no node, and the nodes that their
-    pods are bound to."""
+    """Return the placements of all replicas, and the nodes that their pods are bound to.
+
+    Replicas with an unschedulable pod have other placements.
+    """
 
     def decide(clusters: Sequence[Cluster], others: Sequence[Replica]) -> Schedule:
         return bound_schedule(deployments, clusters, others, options)

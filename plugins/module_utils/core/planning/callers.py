@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Callers of gateways in mode Model of whom only observations say that they have keys."""
+"""Callers of Model gateways with API keys that only observations contain."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..text import nearest, some
 from .context import Context
 
 Keys = tuple[api.InferenceGateway, Sequence[KeySecret]]
-"""Gateway that asks for keys, and the Secrets that have those of its callers."""
+"""Gateway that requires API keys, and the Secrets with the API keys of its callers."""
 
 _MAKE = "the playbook modelplane.fleet.keys makes keys"
 

@@ -27,7 +27,9 @@ KINDS = (*registry.KINDS, "ServingStack")
 class Platform:
     """InferenceCluster with its objects on the control cluster.
 
-    `resource` has the computed status if the cluster is observed. `status` is None when the fleet is not observed."""
+    `resource`: includes the computed status if the cluster is observed.
+    `status`: None if the fleet is not observed.
+    """
 
     resource: api.InferenceCluster
     objects: tuple[Object, ...]

@@ -25,15 +25,19 @@ RolloutStage = Literal["", "step", "hold", "forecast"]
 
 @dataclass(frozen=True)
 class Context:
-    """Inputs of a reconciliation.
+    """Inputs of a reconcile pass.
 
-    `observed` is None for a fleet that is not observed: everything is then assumed to be as desired. `earlier` returns
-    the objects that earlier runs composed for a resource, `statuses` are the previous statuses. `rollout` is the number
-    of clusters that may roll out an edit of one deployment at a time; it needs observations. `catalogue`: the prices
-    that the user has beside those of InferenceClasses. `assumed`: the prices of a question. `routed`: the ModelRoutes
-    of the last run. `staged`: rollouts on unobserved clusters perform one step (`step`) or no step (`hold`) instead of
-    all steps at once. `forecast` assumes that all replicas serve except `failed` ones. `frozen`: in a forecast, the
-    replicas whose pods have an old revision although their ModelReplica is unchanged.
+    `observed`: None if the fleet is not observed. Then everything is assumed to match the desired state.
+    `earlier`: a function that returns the objects that earlier runs composed for a resource.
+    `statuses`: the previous statuses.
+    `rollout`: the number of clusters that may roll out an edit of one deployment at a time. It requires observations.
+    `catalogue`: the prices of the user in addition to the prices of InferenceClasses.
+    `assumed`: the prices of a query.
+    `routed`: the ModelRoutes of the last run.
+    `staged`: rollouts on unobserved clusters perform one step (`step`) or no step (`hold`) instead of all steps at
+    once.
+    `forecast`: assume that all replicas serve except `failed` replicas.
+    `frozen`: in a forecast, replicas with pods of an old revision although their ModelReplica is unchanged.
     """
 
     fleet: Fleet
@@ -102,12 +106,12 @@ class Context:
         return f"{deployment.namespace}/{deployment.name}" if reached else ""
 
     def observed_cluster(self, cluster: str) -> ObservedCluster | None:
-        """Return the observation of a workload cluster; None when it was not observed."""
+        """Return the observation of an inference cluster; None if it was not observed."""
         observed = self.observed.clusters.get(cluster) if self.observed else None
         return None if observed is None or observed.declared else observed
 
     def answered(self, cluster: str) -> bool:
-        """Return True when a workload cluster was reachable, so that objects that were not observed do not exist."""
+        """Return True if an inference cluster was reachable, so that objects that were not observed do not exist."""
         observed = self.observed_cluster(cluster)
         return observed is not None and not observed.unreachable
 
@@ -123,7 +127,7 @@ class Context:
         return self.declared(cluster) and not self.staged
 
     def is_file(self, cluster: str) -> bool:
-        """Return True when the objects of a workload cluster are known to be files."""
+        """Return True if the objects of an inference cluster are known to be files."""
         observed = self.observed.clusters.get(cluster) if self.observed else None
         return observed is not None and observed.declared
 

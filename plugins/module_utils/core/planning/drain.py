@@ -18,9 +18,9 @@ from .fleet import Key
 
 
 def evicted(context: Context, decided: Schedule) -> list[api.ModelReplica]:
-    """Return the ModelReplicas that have to leave but may stay for a while, sorted by name.
+    """Return the ModelReplicas that must leave but may remain for a while, sorted by name.
 
-    None when the fleet is not observed, as it would not be known when to remove them.
+    The result is None if the fleet is not observed, because it would be unknown when to remove them.
     """
     if context.observed is None:
         return []

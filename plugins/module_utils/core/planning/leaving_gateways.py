@@ -61,10 +61,14 @@ class LeavingGateway:
 def leaving_gateways(
     context: Context, serving: Mapping[str, api.InferenceGateway], routes: Mapping[str, Sequence[Object]]
 ) -> Iterator[LeavingGateway]:
-    """Yield the gateways that stay. `serving` are those of the manifests, `routes` their AIGatewayRoutes, by cluster.
+    """Yield the draining gateways.
 
-    One that is known by its status alone stays until its cluster is read, as it may serve there. Without any gateway in
-    the manifests, none takes the place of another one: then all are removed."""
+    If only the status of a gateway is known, it remains until its cluster is read, because it might serve there.
+    Without any gateway in the manifests, no gateway replaces another, and all gateways are removed.
+
+    `serving`: the gateways in the manifests.
+    `routes`: their AIGatewayRoutes by cluster.
+    """
     if not serving:
         return
     refs = [*context.fleet.held, *(gateway.ref for gateway in context.fleet.model_gateways)]
@@ -93,8 +97,13 @@ def leaving_gateways(
 def ending_routes(
     context: Context, serving: Mapping[str, api.InferenceGateway], leaving: Iterable[LeavingGateway]
 ) -> Iterator[str]:
-    """Yield the gateways that answered for services in the last run and no longer do, while no gateway that serves them
-    now did so then. `serving` are those of the manifests, by cluster."""
+    """Yield the gateways that served services in the last run and no longer do, without a replacement from the last
+    run.
+
+    A replacement is a gateway that serves the services now and served them in the last run.
+
+    `serving`: the gateways in the manifests, by cluster.
+    """
     fleet = context.fleet
     held_clusters = {ref.name for ref in fleet.held if ref.kind == api.InferenceCluster.KIND}
     stay = {gateway.name for gateway in fleet.model_gateways if gateway.spec.cluster_name in held_clusters}
@@ -180,7 +189,7 @@ def _answering(context: Context, serving: Mapping[str, api.InferenceGateway]) ->
 
 
 def _routes_of(objects: Objects, gateway: str) -> Iterable[Object]:
-    """Return the routes of a gateway to its models, without those of detours."""
+    """Return the routes of a gateway to its models, without overflow routes."""
     gateway_routes = (route for route in objects.of_kind(ROUTE) if label(route, names.GATEWAY_LABEL) == gateway)
     return (route for route in gateway_routes if not is_behind_cluster_gateway(route))
 

@@ -107,7 +107,7 @@ class _Entry:
 
 
 def _zones(scenario: Scenario, key: PoolKey) -> frozenset[str]:
-    """Return the zones of a pool; none for one that names none."""
+    """Return the zones of a pool; empty if the pool names no zone."""
     cluster = scenario.context.fleet.clusters.get(key[0])
     pools = (cluster.spec.node_pools if cluster else None) or ()
     return frozenset(zone for pool in pools if pool.name == key[1] for zone in pool.zones or ())
@@ -202,7 +202,7 @@ def _crowded(scenario: Scenario, running: Sequence[Replica], cluster: Cluster, p
 
 
 def _most(limit: int, fits: Callable[[int], bool]) -> int:
-    """Return the largest number up to a limit that fits, where all smaller ones fit too."""
+    """Return the largest number up to a limit that fits, if all smaller numbers fit too."""
     low, high = 0, limit
     while low < high:
         middle = (low + high + 1) // 2

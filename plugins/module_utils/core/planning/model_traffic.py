@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Traffic through gateways in mode Model: their objects on the clusters of the fleet, and the services they serve."""
+"""Traffic through Model gateways: their objects on the clusters of the fleet, and the services that they serve."""
 
 from __future__ import annotations
 
@@ -56,8 +56,10 @@ from .traffic import missing_credential
 
 @dataclass(frozen=True)
 class RoutedModel:
-    """ModelService on a gateway in mode Model. `problems` are the reasons why endpoints that it matches get no requests
-    there, by their names."""
+    """ModelService on a Model gateway.
+
+    `problems`: the reasons for matched endpoints that receive no requests at the gateway, by endpoint name.
+    """
 
     route: Route
     problems: Mapping[str, str]
@@ -99,7 +101,10 @@ def model_traffic(
     replicas: Iterable[api.ModelReplica],
     endpoints: Sequence[api.ModelEndpoint],
 ) -> ModelTraffic:
-    """Return the traffic through the gateways in mode Model. `endpoints` are the composed endpoints of the replicas."""
+    """Return the traffic through the Model gateways.
+
+    `endpoints`: the composed endpoints of the replicas.
+    """
     refused, serving = _gateways(context, platforms)
     if not context.fleet.model_gateways and not _kept(context):
         return ModelTraffic(warnings=tuple(ending_routes(context, {}, ())))
@@ -405,8 +410,10 @@ def _accepts(context: Context, cluster: str, namespace: str, labels: Mapping[str
 def _rights(
     context: Context, gateway: api.InferenceGateway, served: Iterable[RoutedModel], secrets: Sequence[KeySecret] | None
 ) -> Iterator[tuple[str, NamespaceRights]]:
-    """Yield the rights that the policies of each namespace with routes give at a gateway with these Secrets. One that
-    asks for no keys knows no caller, whatever a request says."""
+    """Yield the permissions that the policies of each namespace with routes grant at a gateway with these Secrets.
+
+    A gateway without authentication knows no caller, whatever a request contains.
+    """
     by_namespace = _policies(context)
     for namespace in _by_namespace(served):
         policy_rights: list[Rights] = []
@@ -473,7 +480,8 @@ def _remembered(context: Context, policy: api.CallerPolicy) -> list[KeySecret]:
 
 
 def _copies(gateway: api.InferenceGateway, served: Iterable[RoutedModel]) -> Iterable[SecretCopy]:
-    """Yield the values of Secrets that a gateway needs: its certificates, the keys of callers, those of backends."""
+    """Yield the values of Secrets that a gateway needs: its certificates, API keys of callers, and credentials of
+    backends."""
     system = names.SYSTEM_NAMESPACE
     cluster = {names.CLUSTER_LABEL: names.label_value(gateway.spec.cluster_name or "")}
     owner = _sorted({**control_labels(gateway, names.GATEWAY_LABEL), **cluster})
@@ -553,7 +561,7 @@ def _client_authority(context: Context, gateway: api.InferenceGateway) -> str:
 def _divided_budgets(
     rights_by_cluster: Mapping[str, Mapping[str, NamespaceRights]], served: Mapping[str, Sequence[RoutedModel]]
 ) -> Iterable[str]:
-    """Yield budgets of groups of callers that are several. Those of callers that manifests name are a problem there."""
+    """Yield divided budgets of groups of callers. Validation reports divided budgets of callers in manifests."""
     messages: dict[str, str] = {}
     for cluster, namespace_rights in rights_by_cluster.items():
         for namespace, routes in _by_namespace(served[cluster]).items():
@@ -570,7 +578,7 @@ def _divided_budgets(
 def _too_many_rules(
     rights_by_cluster: Mapping[str, Mapping[str, NamespaceRights]], served: Mapping[str, Sequence[RoutedModel]]
 ) -> Iterable[str]:
-    """Yield budgets that are too many for one object, as groups of callers are large."""
+    """Yield budgets that are too many for one object because groups of callers are large."""
     messages: dict[str, str] = {}
     for cluster, namespace_rights in rights_by_cluster.items():
         for namespace, routes in _by_namespace(served[cluster]).items():
@@ -583,7 +591,7 @@ def _too_many_rules(
 
 
 def _foreign_policies(context: Context, served: Mapping[str, Sequence[RoutedModel]]) -> Iterable[str]:
-    """Yield the SecurityPolicies of others on routes, or on the gateways of these."""
+    """Yield the SecurityPolicies of other owners on routes or on their gateways."""
     for cluster, routes in served.items():
         seen = context.observed_cluster(cluster)
         contested_routes = contested(seen.objects) if seen else {}

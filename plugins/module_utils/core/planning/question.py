@@ -128,9 +128,10 @@ class Question(api.Model):
 
 
 def read_question(variable: object) -> Question:
-    """Return the question that a variable asks: a mapping, or its YAML. Raises QuestionError.
+    """Return the query in a variable: a mapping, or its YAML. Raises QuestionError.
 
-    The name of a cluster stands for `{cluster: NAME}`, one entry for a list of it, and a number for an amount."""
+    The name of a cluster is short for `{cluster: NAME}`, one entry for a list of one entry, and a number for an amount.
+    """
     value = _value(variable, WHAT_IF)
     if isinstance(value, Mapping):
         value = {key: _listed(item) if key in ("lose", "add") else item for key, item in value.items()}

@@ -28,7 +28,7 @@ class Reach:
     """True if the path-based gateway serves the service."""
 
     def on(self, clusters: Collection[str]) -> dict[str, str]:
-        """Return the gateways in mode Model on these clusters."""
+        """Return the Model gateways on these clusters."""
         return {name: cluster for name, cluster in self.gateways.items() if cluster in clusters}
 
     def without(self, clusters: Collection[str]) -> Reach:
@@ -61,7 +61,7 @@ def reaches(context: Context, clusters: Collection[str]) -> dict[Key, Reach]:
 
 
 def serving_gateways(context: Context, clusters: Collection[str]) -> dict[str, api.InferenceGateway]:
-    """Return the gateways in mode Model that are made on these clusters, by cluster: the first of each one."""
+    """Return the Model gateways that are composed on these clusters, by cluster: the first gateway of each cluster."""
     gateways: dict[str, api.InferenceGateway] = {}
     for gateway in context.fleet.model_gateways:
         cluster = gateway.spec.cluster_name or ""

@@ -31,10 +31,10 @@ from .traffic import usable
 
 @dataclass(frozen=True)
 class Scenario:
-    """A fleet as the scheduler sees it.
+    """Fleet in the format of the scheduler.
 
-    `running` are all replicas that run, those that users wrote among them; `resources` their ModelReplicas by
-    namespace and name.
+    `running`: all running replicas, including hand-written replicas.
+    `resources`: their ModelReplicas by namespace and name.
     """
 
     context: Context
@@ -93,7 +93,7 @@ class Scenario:
         return Counter((replica.namespace, replica.deployment) for replica in self.running if replica.deployment)
 
     def after(self, decided: Schedule) -> Scenario:
-        """Return the fleet once it is as a schedule of all deployments says."""
+        """Return the fleet after a schedule of all deployments is applied."""
         running = [replica for replica in self.running if not replica.deployment]
         resources = {
             (replica.namespace, replica.name): self.resources[replica.namespace, replica.name] for replica in running
@@ -133,7 +133,7 @@ def running_replica(placement: Placement, name: str) -> Replica:
 
 
 def planned(plan: Plan, options: Options) -> Scenario:
-    """Return the fleet once everything runs that a plan says."""
+    """Return the fleet with all planned replicas running."""
     resources = {(replica.namespace, replica.name): replica for replica in (*plan.replicas, *plan.manual)}
     running = [
         running_replica(placement, replica.name)

@@ -159,7 +159,7 @@ def _gateway(plan: Plan, observed: Observed) -> Iterator[_Status]:
 
 
 def model_gateway_status(plan: Plan, gateway: api.InferenceGateway) -> Status[InferenceGatewayStatus]:
-    """Return the status of a gateway in mode Model."""
+    """Return the status of a Model gateway."""
     cluster = gateway.spec.cluster_name or ""
     seen = plan.context.observed_cluster(cluster)
     return model_gateway(

@@ -7,10 +7,9 @@ If a loss leaves too few, the module also finds an addition that fixes the short
 Only relevant losses are planned. Replicas on other clusters stay, so only the loss of all clusters with an endpoint of
 a service affects the service. The exception is a deployment that preempts. If a cluster with its replicas is lost, it
 might preempt replicas of lower priority on other clusters. These losses are planned for all services that might lose
-replicas. The same applies to a cluster whose labels hold back pending replicas of such a deployment.
+replicas. The same applies to a cluster with labels that hold back pending replicas of such a deployment.
 
-In a fleet with gateways in mode Model, a service also needs a remaining gateway. A run does not place a lost gateway
-again.
+In a fleet with Model gateways, a service also needs a remaining gateway. A run does not place a lost gateway again.
 """
 
 from __future__ import annotations
@@ -55,14 +54,15 @@ Kind = Literal["service", "gateway", "deployment"]
 
 @dataclass(frozen=True)
 class Requirement:
-    """Requirement of a service or a deployment: that `least` usable endpoints, or replicas, are left after a loss of up
-    to `clusters` clusters. `places` are the clusters of those that it has, "" for endpoints outside of the fleet.
-    One of kind `gateway` is that of a service for its gateways; `gateways` are those in mode Model by cluster, and ""
-    is the place of the one in mode Path.
+    """Minimum of usable endpoints, replicas, or gateways after the loss of clusters.
 
-    One with `label` is of that label of clusters: `within` are the clusters with it that the deployment may use, and
-    when all of them are lost, there is no such label to have replicas on. `gives_way_to`: clusters whose loss may make
-    other replicas take the places of these.
+    `clusters`: the number of clusters that can be lost.
+    `least`: the number of endpoints or replicas that must remain.
+    `places`: the clusters of the endpoints or replicas, "" for endpoints outside of the fleet.
+    `gateways`: for the kind `gateway`, the Model gateways by cluster, and "" for the path-based gateway.
+    `label`: a label of clusters. If all clusters with this label are lost, the requirement does not apply.
+    `within`: the clusters with this label that the deployment may use.
+    `gives_way_to`: clusters that, if lost, might make other replicas preempt these replicas.
     """
 
     kind: Kind
@@ -114,10 +114,13 @@ class Requirement:
 
 @dataclass(frozen=True)
 class Addition:
-    """Something that is added to a fleet: replicas of a deployment, nodes of a pool, or a cluster like another one.
+    """Addition to a fleet: replicas of a deployment, nodes of a pool, or a cluster like another cluster.
 
-    `nodes` are those of each of `pools`, which are the ones that are used on the other cluster. `per_hour` is what
-    these nodes cost in `currency`, None where that is not known; where no price is, there is no currency."""
+    `nodes`: the number of nodes of each of `pools`.
+    `pools`: node pools. For a cluster, these are the used node pools of the other cluster.
+    `per_hour`: the price of these nodes in `currency`, None if it is unknown.
+    `currency`: "" if no price is known.
+    """
 
     deployment: Key | None = None
     replicas: int = 0
@@ -138,8 +141,11 @@ class Addition:
 
 
 def addition_order(addition: Addition) -> tuple[bool, Fraction, int, bool, int, str]:
-    """Return where an addition comes in the order, the cheapest first: by the price of its nodes for an hour, and those
-    without a known price last; then the fewest nodes, a cluster that is there, the fewest replicas."""
+    """Return the sort key of an addition, the cheapest addition first.
+
+    The order is the price of its nodes per hour, with unknown prices last. Then it is the fewest nodes, an existing
+    cluster, and the fewest replicas.
+    """
     is_unknown = addition.nodes > 0 and addition.per_hour is None
     price = addition.per_hour or Fraction(0)
     return is_unknown, price, addition.nodes, addition.is_new_cluster, addition.replicas, str(addition)
@@ -147,14 +153,17 @@ def addition_order(addition: Addition) -> tuple[bool, Fraction, int, bool, int, 
 
 @dataclass(frozen=True)
 class Shortfall:
-    """A requirement that is not met after a loss (without clusters: that is not met at all).
+    """Requirement that is not met after a loss. Without clusters, it is not met at all.
 
-    `left`: what it has then. `pending`: its deployments that find no other place. `preempted`: its replicas elsewhere
-    whose places others take then. `placed`: how many replicas those of its deployments ask for that have a place for
-    each. `remediation`: the cheapest addition with which it is met after every loss, None where none was found, or
-    with `is_searched` False none was searched for. `first_step`: where there is none for a requirement that is not met
-    at all, the cheapest addition with which it is, and the first loss after which it is not then. `losses`: how many
-    losses it does not survive.
+    `left`: the remaining number after the loss.
+    `pending`: its deployments that are unschedulable after the loss.
+    `preempted`: its replicas on other clusters that other deployments preempt after the loss.
+    `placed`: its deployments without pending replicas, each with its desired number of replicas.
+    `remediation`: the cheapest addition that meets the requirement after every loss, None without such an addition.
+    `is_searched`: False if no addition was searched for.
+    `first_step`: for a requirement that is not met at all and has no remediation, the cheapest addition that meets it
+    without a loss, and the first loss that still violates it.
+    `losses`: the number of losses that violate the requirement.
     """
 
     requirement: Requirement
@@ -261,10 +270,12 @@ class Survey:
 
 
 def survey(plan: Plan, options: Options, of_fleet: Survival | None = None) -> Survey:
-    """Try the losses that services of a planned fleet have to survive. Raises PlanError.
+    """Try the losses that services of a planned fleet must survive. Raises PlanError.
 
-    `of_fleet`: what services without a field `survive` have to survive. The replicas of `minAvailable` of a deployment
-    have to be left after the losses that its services, or all of the fleet, have to survive.
+    The replicas of `minAvailable` of a deployment must remain after the losses that its services, or the fleet, must
+    survive.
+
+    `of_fleet`: the requirement of services without a field `survive`.
     """
     scenario = planned(plan, options)
     required = _Requirements(scenario, of_fleet)

@@ -26,7 +26,7 @@ from .context import Context
 from .fleet import Key
 
 MAX_TRIES = 8
-"""Replicas for which a plan tries to find another place, at most: each costs as much as the plan."""
+"""Maximum number of replicas that a plan tries to place elsewhere. Each attempt costs as much as the plan."""
 
 _READY = "ModelReady"
 

@@ -40,8 +40,11 @@ class Added:
 
 @dataclass(frozen=True)
 class Move:
-    """Move of a replica: it runs no longer (`gone`, with the reason), another one is placed (`new`), or one
-    takes the place of the other."""
+    """Move of a replica.
+
+    `gone`: the replica that no longer runs, with the reason.
+    `new`: the replica that is placed. With both fields, the new replica replaces the other.
+    """
 
     namespace: str
     deployment: str
@@ -99,7 +102,7 @@ class LessReach:
 
 @dataclass(frozen=True)
 class LostGateways:
-    """Gateways in mode Model that are lost, with their clusters, and the services that lose them."""
+    """Lost Model gateways with their clusters, and the services that lose them."""
 
     clusters: Mapping[str, str]
     services: tuple[LessReach, ...]
@@ -112,11 +115,12 @@ class LostGateways:
 
 @dataclass(frozen=True)
 class Answer:
-    """The answer to a question.
+    """Answer to a query.
 
-    `pending`: deployments that have more replicas without a place than before. `deployments` and `services` are those
-    whose numbers change; `gateways` are those that are lost, None in a fleet without any in mode Model. `before` and
-    `after` are the fleet as it is planned and as it is then, for what both cost.
+    `pending`: deployments with more unschedulable replicas than before.
+    `deployments`, `services`: deployments and services with changed numbers.
+    `gateways`: the lost gateways, None in a fleet without Model gateways.
+    `before`, `after`: the planned fleet and the resulting fleet, to compare their costs.
     """
 
     question: Question
@@ -134,9 +138,11 @@ class Answer:
 def answer(
     plan: Plan, question: Question, options: Options, added: Added | None = None, catalogue: Catalogue | None = None
 ) -> Answer:
-    """Answer a question about a fleet as it is planned. Raises QuestionError and PlanError.
+    """Answer a query about the planned fleet. Raises QuestionError and PlanError.
 
-    `added`: the resources with those that the question adds. `catalogue`: the prices that it asks for."""
+    `added`: the resources of the fleet and of the query.
+    `catalogue`: the prices of the query.
+    """
     planned_scenario = planned(plan, options)
     queried_scenario = (
         planned_scenario if added is None else with_resources(planned_scenario, added.resources, added.held)

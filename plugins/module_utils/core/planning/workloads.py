@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Objects of each workload cluster, composed when they are asked for: those of a large fleet take gigabytes."""
+"""Objects of each inference cluster, composed on access because the objects of a large fleet take gigabytes."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from .model_traffic import ModelTraffic
 _PATH, _MODEL = "Path", "Model"
 
 _NEVER_FROZEN = frozenset({"Namespace", "HTTPRoute"})
-"""Kinds whose changes restart no pod. A Namespace belongs to all replicas in it, and a route to all gateways."""
+"""Kinds with changes that restart no pod. A Namespace belongs to all its replicas, and a route to all gateways."""
 
 
 class Workloads(Mapping[str, tuple[Object, ...]]):
-    """The objects of each workload cluster, including clusters without objects.
+    """Objects of each inference cluster, including clusters without objects.
 
-    They are a function of what `inputs` returns, and of nothing else. They are composed at each access, and not kept.
+    They depend only on the result of `inputs`. They are composed at each access and not cached.
     """
 
     def __init__(
