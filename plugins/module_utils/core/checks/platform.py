@@ -36,7 +36,7 @@ _ONE_NODE = (
     "topolvm.io",
     *(name for cloud in CLOUDS for name in cloud.platform.one_node),
 )
-"""Provisioners of volumes that file systems of one node alone can mount for writing (ReadWriteOnce), by the
+"""Provisioners of file system volumes that only one node can mount for writing (ReadWriteOnce), according to the
 documentation of each driver. Ceph's operators put their namespace in front of the name."""
 _MANY_NODES = (
     "cephfs.csi.ceph.com",

@@ -16,7 +16,7 @@ from .finding import Finding, warning
 from .snapshot import EVERYTHING, Desired, Right, Snapshot
 
 _OF_GATEWAYS = frozenset({AI_GROUP, ENVOY_GROUP, "cert-manager.io", "discovery.k8s.io", "trust.cert-manager.io"})
-"""API groups of which only gateways in mode Model have objects on workload clusters."""
+"""API groups with objects on inference clusters only for Model gateways."""
 _BINDINGS = ("ClusterRoleBinding", "RoleBinding")
 _PENDING = ("install", "upgrade", "recover", "remove")
 
@@ -48,7 +48,7 @@ def _of_rules(rules: Iterable[Mapping[str, Any]], namespace: str) -> Iterator[Ri
 
 
 def needed(rights: Iterable[Right], cluster: ExpectedCluster) -> tuple[Right, ...]:
-    """Return the rights that a fleet makes use of: those for gateways in mode Model only where it has one."""
+    """Return the permissions that a fleet needs, with permissions for Model gateways only if the fleet has one."""
     return tuple(right for right in rights if cluster.has_cluster_gateway or not _is_for_gateways(right))
 
 

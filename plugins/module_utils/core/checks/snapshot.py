@@ -37,7 +37,7 @@ class Right:
 
 
 EVERYTHING = Right("*", "*", "*")
-"""Rights of cluster-admin, and whoever installs charts with ClusterRoles has to."""
+"""Permissions of cluster-admin. The installation of charts with ClusterRoles requires them."""
 
 
 @dataclass(frozen=True)
@@ -88,16 +88,20 @@ class Desired:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Observed state of a cluster; objects in their wire form.
+    """Observed state of a cluster. Objects are in their wire format.
 
-    `devices`: whether resource.k8s.io/v1 is served. `services`: those of type LoadBalancer. `workloads`: Deployments
-    and DaemonSets of all namespaces. `slices`: ResourceSlices of the drivers that are expected. `taint_rules`:
-    DeviceTaintRules. `releases`, `definitions`, `recorded` and `has_model_gateway`: as the module helm_release_info
-    returns them. `objects`: single CRDs, by name. `denied`: what the credential may not do of `Desired.rights` and
-    EVERYTHING. `openshift`: names of the SecurityContextConstraints; None on clusters that are not OpenShift.
+    `devices`: True if resource.k8s.io/v1 is served.
+    `services`: Services of type LoadBalancer.
+    `workloads`: Deployments and DaemonSets of all namespaces.
+    `slices`: ResourceSlices of the expected drivers.
+    `taint_rules`: DeviceTaintRules.
+    `releases`, `definitions`, `recorded`, `has_model_gateway`: results of the module helm_release_info.
+    `objects`: single CRDs, by name.
+    `denied`: the permissions of `Desired.rights` and EVERYTHING that the credential lacks.
+    `openshift`: names of the SecurityContextConstraints; None on clusters that are not OpenShift.
     `secrets`: keys with a value in the Secrets that pods and Gateways refer to, by namespace and name. Empty for
     missing Secrets.
-    `unread`: kinds that could not be read, and why.
+    `unread`: kinds that could not be read, with the reason.
     """
 
     version: tuple[int, int] = (0, 0)
@@ -153,7 +157,7 @@ def desired_of(name: str, resources: Sequence[Object], **other_fields: Any) -> D
 
 
 def pool_of(node: Object) -> str:
-    """The pool that a node says it is of."""
+    """Return the node pool in the labels of a node."""
     return text(node, "metadata", "labels", constants.POOL_LABEL)
 
 

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""ModelEndpoint of a replica: its URL through the gateway of its workload cluster."""
+"""ModelEndpoint of a replica: its URL through the gateway of its inference cluster."""
 
 from __future__ import annotations
 

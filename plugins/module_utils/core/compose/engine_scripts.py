@@ -217,9 +217,9 @@ def stall_command(
 ) -> list[str]:
     """Return the command of the stall probe. If the engine hangs, it writes a line to `log`. With `Restart`, it fails.
 
-    An engine whose metrics change is healthy. After `seconds` without a change, the command requests one token. The
+    An engine with changing metrics is healthy. After `seconds` without a change, the command requests one token. The
     engine hangs if it does not respond within `patience` seconds. `memory` is a file that keeps the metrics between
-    runs. With `Restart`, the command also writes the line to `termination`, which the kubelet copies to the container
+    runs. With `Restart`, the command also writes the line to `termination`, and the kubelet copies it to the container
     status. The command succeeds if the image does not contain Python, or if the engine exports no metrics.
     """
     run = 'command -v python3 >/dev/null || exit 0; exec python3 -I -c "$@"'

@@ -225,8 +225,10 @@ def _unnamed(
 def _image(image: Reference, users: list[str], locations: Locations, registries: Mapping[str, str]) -> dict[str, Any]:
     """Return an entry of the list of images.
 
-    `source` and `destination` have a tag or digest, as tools for copying need; `repository` is that of the source, with
-    neither. Registries garbage-collect images without a tag, so a copy of a digest gets a tag derived from it."""
+    `source` and `destination` have a tag or digest, because tools for copying need one. `repository` is the repository
+    of the source, with neither. Registries garbage-collect images without a tag, so a copy of a digest gets a tag
+    derived from it.
+    """
     source = moved(image, locations.sources)
     copy = moved(image, registries)
     tagged = copy if copy.tag else replace(copy, tag=copy.digest.replace(":", "-"))

@@ -87,8 +87,10 @@ def missing_variables(
 
 
 def gpu_tolerations(device_classes: Iterable[str]) -> list[dict[str, str]]:
-    """Return tolerations of NVIDIA's GPU taint and of those of the claimed device classes (`gpu.amd.com` ->
-    `amd.com/gpu`)."""
+    """Return tolerations of NVIDIA's GPU taint and of the taints of the claimed device classes.
+
+    For example, `gpu.amd.com` has the taint `amd.com/gpu`.
+    """
     taints = [_NVIDIA_TAINT]
     for name in device_classes:
         kind, _dot, vendor = name.partition(".")

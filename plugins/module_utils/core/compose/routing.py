@@ -15,7 +15,7 @@ def inference_pool(owner: Owner, port: int, *, exported: bool = False) -> dict[s
     """Return the InferencePool of a replica: serving pods and their port. The endpoint picker selects from these pods.
 
     A single pod has a pool too, so that a second copy never changes the kind of the route's backend. While the picker
-    is down the gateway chooses a pod itself (FailOpen). One that is `exported` may get requests from other clusters.
+    is down, the gateway chooses a pod itself (FailOpen). An `exported` pool can receive requests from other clusters.
     """
     annotations = {"annotations": {constants.EXPORT_ANNOTATION: constants.EXPORTED_TO}} if exported else {}
     return {

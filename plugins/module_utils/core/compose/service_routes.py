@@ -49,10 +49,10 @@ def routes(service: api.ModelService, used: Sequence[WeightedEndpoint], gateway:
 
 
 def unavailable(service: api.ModelService, gateway: GatewayBackend) -> tuple[Object, ...]:
-    """Return a route that answers all requests with 503.
+    """Return a route that responds to all requests with 503.
 
-    Its backend is a Service without endpoints, for which Gateway API requires 503. A rule without backends would answer
-    500 (HTTPRouteRule.backendRefs), which clients do not retry.
+    Its backend is a Service without endpoints, and Gateway API requires 503 for such a Service. A rule without backends
+    would respond with 500 (HTTPRouteRule.backendRefs), and clients do not retry 500.
     """
     name = names.child_name(_prefix(service), "unavailable")
     metadata = control_metadata(service, names.SERVICE_LABEL, name)

@@ -67,10 +67,10 @@ def share_nodes(template: dict[str, Any], member: Member) -> None:
 
 
 def follow_leader(template: dict[str, Any], worker: Member, gang: str) -> None:
-    """Let a worker that goes anywhere wait until the leader of its copy has a node; others stay as they are.
+    """Make a worker that can run on any node wait until the leader of its copy has a node.
 
-    So workers never take the last node that a leader can have. Where they are spread over pools, each pool gets about
-    its share.
+    Other workers are left unchanged. Therefore, workers never use the last node that a leader can have. If workers are
+    spread over node pools, each pool gets about its share.
     """
     planned = worker.placed.planned_nodes
     if planned is None or planned.numbers:

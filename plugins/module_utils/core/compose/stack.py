@@ -1,7 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Helm releases that a cluster needs below the fleet's own objects: the serving stack of a workload cluster, or the
-gateway of the control cluster.
+"""Helm releases below the fleet's own objects: the serving stack of an inference cluster, or the control gateway.
 
 Components are data, in the format of `serving_stack_components` of the role `serving_stack`. A *plan* is the desired
 state of each component; compared with the observed releases of a cluster it becomes *actions*.
@@ -22,9 +21,9 @@ from ..wire import fields, has_all_of, text
 
 STATES = ("managed", "provided", "disabled")
 PREFIX = "mp-"
-"""Prefix of the names of all releases of the stack, which distinguishes them from those of other owners."""
+"""Prefix of the names of all releases of the stack. It distinguishes them from the releases of other owners."""
 GATEWAY = "gateway"
-"""Need of a cluster with a gateway in mode Model (`model_gateway.needs`)."""
+"""Need of a cluster with a Model gateway (`model_gateway.needs`)."""
 
 Component = Mapping[str, Any]
 _NO_GATEWAY = "no gateway in mode Model needs it here"
@@ -144,12 +143,15 @@ def actions(
     adopt: Iterable[str] = (),
     variables: str = "serving_stack",
 ) -> list[dict[str, Any]]:
-    """Return the plan with the `action` for each release (install, upgrade, recover, remove, none, skip, refuse) and
-    its message.
+    """Return the plan with the `action` for each release and its message.
 
-    `observed`: `releases`, `definitions` and `recorded` of the module helm_release_info. `stuck_after`: seconds after
-    which an operation that another run left pending is recovered. `variables` as in Choices. Raises StackError for a
-    name in `adopt` that is not a component's."""
+    The actions are install, upgrade, recover, remove, none, skip, and refuse. Raises StackError for a name in `adopt`
+    that is not the name of a component.
+
+    `observed`: `releases`, `definitions` and `recorded` of the module helm_release_info.
+    `stuck_after`: seconds until a pending operation of another run is recovered.
+    `variables`: the prefix in `Choices`.
+    """
     planned, adopt = list(planned), list(adopt)
     keys = {str(entry["key"]) for entry in planned}
     unknown = [name for name in adopt if str(name) not in keys]
@@ -249,7 +251,7 @@ def _unknown(components: Sequence[Component], choices: Choices) -> list[str]:
 
 
 def _holds(key: str, components: Sequence[Component]) -> list[str]:
-    """Return the components that come `after` a component, directly or indirectly."""
+    """Return the components that are `after` a component, directly or indirectly."""
     dependents: set[str] = set()
     waiting = {key}
     while waiting:

@@ -25,8 +25,10 @@ def steps(
 ) -> dict[str, Any]:
     """Return the steps of the tasks of a role for components with their actions.
 
-    `name` is that of the inventory of what is applied, `foundation` are objects that all others need. Namespaces that
-    were there before, of other owners, are used as they are.
+    Existing namespaces of other owners are used unchanged.
+
+    `name`: the name of the inventory of applied releases.
+    `foundation`: objects that all others need.
     """
     foreign = snapshot.get("foreign_namespaces") or ()
     desired = [component for component in planned if not component["why"]]
@@ -186,7 +188,7 @@ def separated(output: str) -> str:
 
 
 def definitions(documents: Iterable[Any], without: Collection[str]) -> list[dict[str, Any]]:
-    """Return the CustomResourceDefinitions among documents, but for those of some API groups."""
+    """Return the CustomResourceDefinitions among documents, except for some API groups."""
     return [
         value
         for value in documents

@@ -46,9 +46,9 @@ _RELEASE = re.compile(r"v?([0-9]{1,4})\.([0-9]{1,4})(\.[0-9]{1,4})?(-.*)?", re.A
 
 
 def serve_on(spec: dict[str, Any], seconds: int) -> None:
-    """Let all containers of a pod (its spec, changed in place) keep serving for that long after its deletion.
+    """Make all containers of a pod (its spec, changed in place) keep serving for that time after its deletion.
 
-    Endpoints drop a pod as soon as it is deleted; requests in flight continue until SIGTERM cuts them.
+    Endpoints drop a pod as soon as it is deleted. Requests in flight continue until SIGTERM ends them.
     """
     spec["terminationGracePeriodSeconds"] = seconds + STOP_SECONDS
     if seconds:

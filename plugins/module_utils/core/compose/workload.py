@@ -112,8 +112,8 @@ def _leader_worker_set(leader: Member, worker: Member, copies: int) -> dict[str,
 def _gang_template(member: Member, gang: str, labels: Mapping[str, str]) -> dict[str, Any]:
     """Return the pod template of a member of a gang.
 
-    Each pod of a group that claims devices runs on another node, as the scheduler has counted them. Pods of other
-    groups may share the node.
+    Each pod of a group that claims devices runs on another node, because the scheduler counted them this way. Pods of
+    other groups may share the node.
     """
     if not member.device_requests:
         return pod_template(member, labels, _GANG_ENV)

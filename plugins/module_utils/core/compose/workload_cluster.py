@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Objects of a replica on its workload cluster."""
+"""Objects of a replica on its inference cluster."""
 
 from __future__ import annotations
 

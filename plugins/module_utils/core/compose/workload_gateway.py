@@ -32,22 +32,24 @@ _LOAD_BALANCER = "LoadBalancer"
 _EXPOSURES = (_LOAD_BALANCER, ROUTE[1])
 _ROUTER = "haproxy.router.openshift.io"
 _ROUTE_TIMEOUT = "1h"
-"""Time that OpenShift's router waits for the next byte of a response, in place of its 30 seconds, which the engine may
-need for a long prompt."""
+"""Idle timeout of OpenShift's router for a response. Its default of 30 seconds can be too short for a long prompt."""
 
 
 @dataclass(frozen=True)
 class GatewayChoices:
     """Settings of a gateway from the variables of a cluster and its ServingStack.
 
-    `listeners`: in the format of the ServingStack. `drain_timeout`: seconds that a terminating pod waits for streams;
-    Envoy Gateway adds 300 seconds to the grace period. None are 600, and 300 where gateways in mode Model come in.
-    `proxy`: `spec` of the EnvoyProxy, merged over the composed one. `exposure`: `LoadBalancer`, or `Route` on
-    OpenShift, with `annotations` and `source_ranges` on it; `route`: `spec` of the Route, merged over the composed one.
-    `image_registry`: mirror of docker.io, if any. `endpoint_hosts`: internal hosts that endpoints may use; proxies of a
-    gateway in mode Model reach the CIDRs among them. `model_gateway`: whether the cluster has a gateway in mode Model,
-    which takes the place of this one and has its name; `certificates`: whether such gateways send requests to it.
-    `keepalive`: whether policies make Envoy probe silent connections of the Gateway.
+    `listeners`: in the format of the ServingStack.
+    `drain_timeout`: seconds that a terminating pod waits for streams. Envoy Gateway adds 300 seconds to the grace
+    period. None is 600, and 300 for Gateways that Model gateways use.
+    `proxy`: `spec` of the EnvoyProxy, merged over the composed EnvoyProxy.
+    `exposure`: `LoadBalancer`, or `Route` on OpenShift, with `annotations` and `source_ranges` on it.
+    `route`: `spec` of the Route, merged over the composed Route.
+    `image_registry`: mirror of docker.io, if any.
+    `endpoint_hosts`: internal hosts that endpoints may use. Proxies of a Model gateway reach the CIDRs among them.
+    `model_gateway`: True if the cluster has a Model gateway. It replaces the workload gateway and has its name.
+    `certificates`: True if Model gateways send requests to the cluster.
+    `keepalive`: True if policies make Envoy probe silent connections of the Gateway.
     """
 
     class_name: str = "envoy"
@@ -210,7 +212,7 @@ def _routed_listener(listeners: Sequence[Object]) -> dict[str, Any]:
 
 
 def _listeners(choices: GatewayChoices) -> list[Object]:
-    """Return the listeners in their wire format, validated as those of a ServingStack."""
+    """Return the listeners in their wire format, validated in the same way as listeners of a ServingStack."""
     if not choices.listeners:
         return [{"name": "http", "protocol": "HTTP", "port": 80}]
     stack = {

@@ -179,8 +179,8 @@ class Plan:
 
     @property
     def blocked_clusters(self) -> frozenset[str]:
-        """Return the clusters that no reconcile pass waits for. New replicas on them serve after preempted replicas
-        have left."""
+        """Return the clusters that no reconcile pass waits for. New replicas on them serve once preempted replicas
+        left."""
         return drain.blocked(self.schedule, self.leaving, self.states)
 
     @property

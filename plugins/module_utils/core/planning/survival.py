@@ -40,7 +40,7 @@ from .scenario import Scenario, planned, usable_endpoints
 MOST_LOSSES = 1_000
 """Limit on the losses that are planned. A fleet has as many losses of one cluster as clusters."""
 MOST_TRIES = 40
-"""Limit on the additions that are planned, to find those that fix a shortfall."""
+"""Maximum number of additions that are planned to fix a shortfall."""
 _MOST_REPLICAS = 4
 _MOST_NODES = 8
 _MOST_POOLS = 3

@@ -33,7 +33,7 @@ def known_annotations(resource: Any, _fleet: object) -> Iterator[Problem]:
 
 
 def deployment_priority(deployment: Any, _fleet: object) -> Iterator[Problem]:
-    """Yield the priority of a deployment that is none."""
+    """Yield an invalid priority annotation of a deployment."""
     value = deployment.annotations.get(PRIORITY_ANNOTATION, "0")
     if not is_priority(value):
         hint = 'Write a whole number as a text, such as "10"; higher comes first'

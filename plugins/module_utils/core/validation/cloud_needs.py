@@ -25,7 +25,7 @@ class Classes(Protocol):
     """InferenceClasses of a fleet."""
 
     def find(self, kind: str, namespace: str, name: str) -> Any:
-        """Return a resource, None where there is none."""
+        """Return a resource; None without it."""
 
 
 def cluster_needs(cluster: Any, fleet: Classes) -> Iterator[Problem]:

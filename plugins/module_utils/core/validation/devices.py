@@ -63,7 +63,7 @@ class Classes(Protocol):
     """InferenceClasses of a fleet."""
 
     def complete(self, kind: str) -> bool:
-        """Return True when there are resources of this kind and all are valid."""
+        """Return True if resources of this kind exist and all are valid."""
 
     def unknown(self, kind: str) -> bool:
         """Return True if the fleet has, or might have, resources of this kind with unknown content."""

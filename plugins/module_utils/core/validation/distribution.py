@@ -16,17 +16,17 @@ from ..text import count, nearest, short, some
 
 
 class Clusters(Protocol):
-    """InferenceClusters of a fleet, and the caches that narrow those of a deployment."""
+    """InferenceClusters of a fleet, and the caches that limit the clusters of a deployment."""
 
     @property
     def cluster_labels(self) -> str:
         """Labels of clusters as text."""
 
     def complete(self, kind: str) -> bool:
-        """Return True when there are resources of this kind and all are valid."""
+        """Return True if resources of this kind exist and all are valid."""
 
     def find(self, kind: str, namespace: str, name: str) -> Any:
-        """Return a resource; None when there is none."""
+        """Return a resource; None without it."""
 
     def of_kind(self, kind: str) -> Iterable[Any]:
         """Return all resources of a kind."""

@@ -62,7 +62,7 @@ def _address(value: str | None, path: str) -> Iterator[Problem]:
 
 
 def _service_address(value: str | None, path: str) -> Iterator[Problem]:
-    """Yield that an address is none for a Service, of those that are addresses otherwise."""
+    """Yield an address that is valid, but not for a Service."""
     if value and _ADDRESS.fullmatch(value) and not service_address(value):
         hint = "Copy the address in the status of its Gateway cluster-gateway, without a port or brackets"
         yield Problem("must be an IP address that other clusters reach, or a DNS name", path, short(value), hint)

@@ -67,8 +67,12 @@ class Serving(NamedTuple):
 
 
 class Budgets(NamedTuple):
-    """Budgets of a namespace: the rights of its policies as far as manifests name callers, those that are too many
-    rules by the policy that they are reported of, and the budgets (policy, name) that are divided by services."""
+    """Budgets of a namespace.
+
+    `rights`: the permissions of its policies, as far as manifests name callers.
+    `too_many_rules`: the budgets with too many rules, by the policy that reports them.
+    `divided`: the budgets (policy, name) that are divided by services.
+    """
 
     rights: NamespaceRights
     too_many_rules: Mapping[str, TooManyRules]
@@ -196,7 +200,7 @@ class Fleet(Protocol):
         """Index of the services of all Model gateways."""
 
     def complete(self, kind: str) -> bool:
-        """Return True when there are resources of this kind and all are valid."""
+        """Return True if resources of this kind exist and all are valid."""
 
     def unknown(self, kind: str) -> bool:
         """Return True if the fleet has, or might have, resources of this kind with unknown content."""
@@ -234,7 +238,7 @@ def _impossible(selector: LabelSelector | None, path: str) -> Iterator[Problem]:
 
 
 def _gateway_twice(gateway: Any, fleet: Fleet) -> Iterator[Problem]:
-    """Yield gateways of one cluster. All of them have the error, so that the one that is there can be held."""
+    """Yield gateways of one cluster. All of them have the error, so that the existing gateway can be frozen."""
     name = gateway.spec.cluster_name
     models = [candidate for candidate in fleet.of_kind(_GATEWAY) if candidate.mode == gateway.mode == "Model"]
     other_names = [
@@ -317,8 +321,11 @@ def service_routes(service: Any, fleet: Fleet) -> Iterator[Problem]:
 
 
 def endpoints_elsewhere(service: ModelService, selector: Mapping[str, str], fleet: Fleet) -> str:
-    """Return the hint for a selector that matches no endpoint in the namespace of a service that gateways in mode Model
-    serve: where endpoints with these labels are. Empty where there are none, and for other services."""
+    """Return the hint for a selector that matches no endpoint in the namespace of a service of a Model gateway.
+
+    The hint names the namespaces of endpoints with these labels. It is empty without such endpoints and for other
+    services.
+    """
     if not fleet.serving.gateways_of(service):
         return ""
     required_labels = {name: value for name, value in selector.items() if name not in _AFTER_PLACEMENT}.items()
@@ -342,7 +349,7 @@ def labels_of_replicas(deployment: Any) -> Mapping[str, str]:
 
 
 def _idle_timeout(service: ModelService) -> Iterator[Problem]:
-    """Yield a time-out that never passes, as that for the whole request is shorter."""
+    """Yield an idle timeout that never expires because the timeout for the whole request is shorter."""
     limits = service.spec.timeouts
     idle, request = (limits.idle, limits.request) if limits else (None, None)
     request_nanos = parse_duration(request or REQUEST_TIMEOUT).nanos
@@ -369,7 +376,7 @@ def _endpoint_credential(endpoint: ModelEndpoint, fleet: Fleet) -> Iterator[Prob
 
 
 def _endpoint_usable(endpoint: Any, fleet: Fleet) -> Iterator[Problem]:
-    """Yield why a gateway in mode Model that should use an endpoint does not."""
+    """Yield the reason why a Model gateway does not use an endpoint of its services."""
     # An endpoint that no gateway can use is another problem.
     obstacle = None if endpoint_problem(endpoint) else model_mode_obstacle(endpoint)
     serving = fleet.serving.find(endpoint.namespace, endpoint.labels, placed=True) if obstacle else None
@@ -391,7 +398,7 @@ def _endpoint_schema(endpoint: ModelEndpoint, fleet: Fleet) -> Iterator[Problem]
 
 
 def _endpoint_name_of_model(endpoint: ModelEndpoint, fleet: Fleet) -> Iterator[Problem]:
-    """Yield a provider that gets the name of a service, and not its own one of the model."""
+    """Yield a provider that receives the name of a service instead of its own name of the model."""
     spec = endpoint.spec
     is_provider = spec.credential is not None and spec.backend_url.lower().startswith("https://")
     if spec.model is not None or not is_provider or model_mode_obstacle(endpoint):
@@ -411,8 +418,10 @@ def engine_namespace(resource: Any, fleet: Fleet) -> Iterator[Problem]:
 
 
 def deployment_served_name(deployment: Any, fleet: Fleet) -> Iterator[Problem]:
-    """Yield engines that cannot serve the requests of gateways in mode Model: with another served model name, with an
-    API key of their own, or without the token usage that budgets count."""
+    """Yield engines that cannot serve the requests of Model gateways.
+
+    The engines have another served model name, require an API key, or do not report the token usage for budgets.
+    """
     serving = fleet.serving.find(deployment.namespace, labels_of_replicas(deployment), placed=False)
     if serving is None:
         return
@@ -536,7 +545,7 @@ def route_by_hand(_route: Any, _fleet: object) -> Iterator[Problem]:
 
 
 def policy_services(policy: CallerPolicy, fleet: Fleet) -> Iterator[Problem]:
-    """Yield a policy without services, and one for callers that no gateway knows."""
+    """Yield a policy without services, and a policy for callers that are unknown to all gateways."""
     selector = policy.spec.services
     path = "spec.services.matchLabels" if selector else "spec"
     services = fleet.serving.selection.services(policy)
@@ -579,7 +588,7 @@ def _tokens(
     serving: Iterable[InferenceGateway],
     namespace_rights: NamespaceRights,
 ) -> Iterator[Problem]:
-    """Yield clients with tokens that gateways do not know, and budgets of groups that would count others."""
+    """Yield clients with tokens that are unknown to gateways, and budgets of groups that would include others."""
     accepted = {gateway.name: gateway.spec.auth.jwt for gateway in serving if gateway.spec.auth}
     for field, jwt_field in (("subjects", "jwt"), ("groups", "jwt.groupsClaim")):
         missing = [
@@ -598,7 +607,10 @@ def _tokens(
 
 
 def _selects_nothing(policy: CallerPolicy, fleet: Fleet, path: str) -> Problem:
-    """Return the problem of a policy without services, with those of other namespaces that it seems to be for."""
+    """Return the problem of a policy without services.
+
+    The problem includes services of other namespaces that the policy was probably meant for.
+    """
     selector = policy.spec.services
     message = f"matches no ModelService in namespace {policy.namespace}"
     if selector is None:
@@ -631,8 +643,10 @@ def _open_to_all(services: Iterable[ModelService], fleet: Fleet) -> str:
 
 
 def _crowded(policy: CallerPolicy, namespace_budgets: Budgets) -> Iterator[Problem]:
-    """Yield that budgets are too many for one object, of the first policy that they are of, and those of a policy for
-    more services than one rule can name."""
+    """Yield the budgets of a policy that are too many for one object, or that cover too many services for one rule.
+
+    Only the first policy with budgets that are too many reports them.
+    """
     excess = namespace_budgets.too_many_rules.get(policy.name)
     if excess:
         yield Problem(excess.message, "spec.budgets", hint=capitalized(FEWER_RULES))

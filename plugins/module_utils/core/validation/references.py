@@ -145,8 +145,9 @@ def _texts(value: Any, path: str) -> Iterator[tuple[str, str, str]]:
 def _dangling(kind: str, message: str, path: str, value: str, hint: str, fleet: _Fleet) -> Problem:
     """Return the problem of a reference to a missing resource.
 
-    It is an error, most likely a misspelling, when there are resources of that kind. Otherwise it is a warning, as they
-    may be elsewhere (on the control cluster, in another folder)."""
+    If resources of that kind exist, the problem is an error, most likely a misspelling. Otherwise, it is a warning,
+    because the resource might exist elsewhere (on the control cluster, in another folder).
+    """
     severity: Severity = "error" if fleet.has(kind) else "warning"
     return Problem(message, path, value, hint, severity)
 
@@ -176,7 +177,7 @@ class _Fleet:
         return self._by_kind[kind].get(Ref(kind, namespace, name))
 
     def has(self, kind: str) -> bool:
-        """Return True when there is a resource of the kind, valid or not."""
+        """Return True if a resource of the kind exists, valid or not."""
         return bool(self._by_kind[kind]) or kind in self._invalid_kinds
 
     def exists(self, kind: str, namespace: str, name: str) -> bool:
@@ -199,7 +200,7 @@ class _Fleet:
         return kind in self._invalid_kinds or not self._unread_kinds.isdisjoint(("", kind))
 
     def complete(self, kind: str) -> bool:
-        """Return True when there are resources of this kind and all are valid."""
+        """Return True if resources of this kind exist and all are valid."""
         return bool(self._by_kind[kind]) and not self.unknown(kind)
 
     def of_kind(self, kind: str) -> Iterable[Any]:
@@ -324,7 +325,7 @@ class _Fleet:
             )
 
     def selects_an_endpoint(self, namespace: str, selector: Selector) -> bool:
-        """Return True when an endpoint of the manifests, or one that a deployment will get, matches."""
+        """Return True if an endpoint matches: in the manifests, or composed for a deployment later."""
         fixed = {key: value for key, value in selector.items() if key not in (CLUSTER_LABEL, REPLICA_INDEX_LABEL)}
         if not self._placement_is_possible(selector):
             fixed = dict(selector)

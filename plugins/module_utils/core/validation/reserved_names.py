@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Names of manifests that the fleet gives to objects of its own."""
+"""Names of manifests that are reserved for objects of the fleet."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SECRETS = frozenset(
         constants.CLUSTER_GATEWAY_CA,
     }
 )
-"""Secrets of a gateway on its cluster, beside which its certificates are copied."""
+"""Secrets of a gateway on its cluster. Its certificates are copied to the same namespace."""
 
 
 def endpoint_name(endpoint: ModelEndpoint, fleet: Fleet) -> Iterator[Problem]:

@@ -63,9 +63,9 @@ class Overflow:
     Budgets are counted there. The gateway handles rejected requests as failed endpoints, and retries the next priority.
 
     budgets: policy names and budget names.
-    is_ready: whether requests use the route. Until then, only the objects behind the cluster gateway are composed.
-    names_callers: whether backends outside the fleet get client names, which tokens are counted by.
-    counts_tokens: whether backends outside the fleet get the service name, which tokens are counted by.
+    is_ready: True if requests use the route. Otherwise, only the objects behind the cluster gateway are composed.
+    names_callers: True if backends outside the fleet get client names, to count tokens by client name.
+    counts_tokens: True if backends outside the fleet get the service name, to count tokens by service name.
     """
 
     cluster_gateway: ClusterGateway

@@ -79,7 +79,7 @@ def gateway_metadata(
     """Return the metadata of an object of a gateway.
 
     namespace: "" for cluster-scoped objects. Defaults to the system namespace.
-    cluster: workload cluster for the label, if any.
+    cluster: inference cluster for the label, if any.
     """
     namespace = constants.SYSTEM_NAMESPACE if namespace is None else namespace
     labels = control_labels(gateway, names.GATEWAY_LABEL)

@@ -31,9 +31,10 @@ _PLAIN = {"name": parts.HTTP, "protocol": "HTTP", "port": 80}
 
 @dataclass(frozen=True)
 class ClusterGateway:
-    """Way of gateways in mode Model to a workload cluster: its internal name, its address, and its CA (PEM).
+    """Connection of Model gateways to an inference cluster: its internal name, its address, and its CA (PEM).
 
-    Each is "" while it is not known."""
+    Each field is "" while it is unknown.
+    """
 
     cluster: str
     hostname: str = ""
@@ -42,7 +43,7 @@ class ClusterGateway:
 
     @property
     def problem(self) -> str:
-        """The reason why no gateway can use it, "" when there is none."""
+        """Reason why no gateway can use the cluster; "" without a problem."""
         if not self.hostname:
             return f"cluster {self.cluster} has no hostname for gateways in mode Model yet"
         if not self.certificate:
@@ -53,9 +54,10 @@ class ClusterGateway:
 
 
 def service_address(address: str) -> str:
-    """Return an address as a Service leads to it: an IP address, or a DNS name in lower case without a dot at its end.
+    """Return an address in the format of a Service: an IP address, or a DNS name in lower case without a trailing dot.
 
-    "" for anything else, such as one with a port, which clusters refuse."""
+    The result is "" for anything else, such as an address with a port. Clusters reject such an address.
+    """
     name = address.removesuffix(".").lower()
     try:
         ip = ip_address(name)
@@ -97,11 +99,12 @@ def cluster_service_objects(gateway: api.InferenceGateway, cluster_gateway: Clus
 def cluster_gateway_objects(
     cluster: api.InferenceCluster, clients: Mapping[str, str], *, plain: bool, hosts_gateway: bool
 ) -> tuple[Object, ...]:
-    """Return the objects of a workload cluster for gateways in mode Model.
+    """Return the objects of an inference cluster for Model gateways.
 
-    `clients` are the CAs (PEM) of those gateways, by name. Nothing listens while none is known. `plain` also listens
-    on port 80, for gateways in mode Path, on a cluster that has no other gateway for them. `hosts_gateway`: there
-    is such a gateway on the same cluster, whose requests it may have to read itself (`overflow.py`).
+    `clients`: the CAs (PEM) of the Model gateways, by name. Nothing listens while no CA is known.
+    `plain`: also listen on port 80, for path-based gateways, on a cluster without another gateway for them.
+    `hosts_gateway`: True if the cluster has a Model gateway. The ingress gateway might have to read its requests again
+    (`overflow.py`).
     """
     certificates = [
         parts.self_signed(_metadata(cluster, f"{_NAME}-selfsigned")),
@@ -138,7 +141,7 @@ def cluster_gateway_objects(
 
 
 def _admission(cluster: api.InferenceCluster, clients: Mapping[str, str], *, hosts_gateway: bool) -> Sequence[Object]:
-    """Return the policy that refuses connections without a certificate of one of the clients' CAs."""
+    """Return the policy that rejects connections without a certificate of one of the clients' CAs."""
     target = {**parts.named("Gateway", _NAME, constants.GATEWAY_GROUP), "sectionName": parts.HTTPS}
     authorities = "".join(f"{clients[name].strip()}\n" for name in sorted(clients))
     validation = {"optional": False, "caCertificateRefs": [parts.named("ConfigMap", _CLIENTS)]}
@@ -157,10 +160,10 @@ def _admission(cluster: api.InferenceCluster, clients: Mapping[str, str], *, hos
 
 
 def attached(route: Object, *, alone: bool) -> Object:
-    """Return the HTTPRoute of a replica, attached to the gateway for gateways in mode Model too, or to that `alone`.
+    """Return the HTTPRoute of a replica, attached to the ingress gateway too, or only to the ingress gateway (`alone`).
 
-    A cluster that hosts such a gateway has no workload gateway beside it. Where none in mode Path sends requests to
-    that, it must not lead past keys and policies: it asks for nothing.
+    A cluster that hosts a Model gateway has no separate workload gateway. Without a path-based gateway that sends
+    requests, the route must not bypass API keys and policies, because the workload gateway requires no authentication.
     """
     parents = [] if alone else route["spec"]["parentRefs"]
     parent = {"name": _NAME, "namespace": constants.SYSTEM_NAMESPACE}

@@ -53,16 +53,17 @@ _LISTENER = {**parts.named("Gateway", constants.CLUSTER_GATEWAY, constants.GATEW
 """The listener that asks for certificates, and no other."""
 
 Overflowing = Mapping[str, Sequence[tuple[api.CallerPolicy, Budget]]]
-"""Budgets of services, by their names, beyond which requests go to the next priority."""
+"""Budgets with overflow to the next priority, by service name."""
 
 
 def overflowing(
     routes: Iterable[Route], policies: Iterable[api.CallerPolicy], selection: PolicySelection
 ) -> Overflowing:
-    """Return the budgets of these policies that overflow of the services of their namespace.
+    """Return the budgets of these policies that overflow, by service of their namespace.
 
-    A budget over several services is counted at one place. So it overflows for all of them if one has a next priority;
-    requests to the others are refused there."""
+    A budget over several services is counted in one place. Therefore, it overflows for all of them if one service has a
+    next priority. Requests to the other services are rejected there.
+    """
     used = {route.service.name: route for route in routes if route.used}
     budgets_by_service: dict[str, list[tuple[api.CallerPolicy, Budget]]] = {}
     for policy in policies:
@@ -82,12 +83,14 @@ def with_overflow(
     policies: Iterable[api.CallerPolicy],
     accepts: Callable[[Mapping[str, str]], bool],
 ) -> Route:
-    """Return a route with the detour that its budgets need; the same one while the cluster gateway cannot be used.
-    `policies` are those that select its service.
+    """Return a route with the overflow route for its budgets; unchanged while the cluster gateway cannot be used.
 
-    `accepts`: return whether the cluster gateway has accepted an AIGatewayRoute with these labels in the route's
-    namespace, for any endpoint. Only then requests use the overflow route. Until then the gateway rejects requests
-    beyond the budget."""
+    `policies`: the policies that select its service.
+
+    `accepts`: a function that returns True if the cluster gateway has accepted an AIGatewayRoute with these labels in
+    the route's namespace, for any endpoint. Only then do requests use the overflow route. Otherwise, the gateway
+    rejects requests beyond the budget.
+    """
     counted_behind = budgets_by_service.get(route.service.name, ())
     if not counted_behind or cluster_gateway.problem:
         return route

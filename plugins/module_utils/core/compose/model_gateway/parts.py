@@ -21,8 +21,8 @@ HTTPS = "https"
 PROCESSOR = f"{constants.MODEL_GATEWAY}-processor"
 """GatewayConfig with the resources of the AI gateway's processor next to each proxy. The serving stack applies it."""
 MERGED = "StrategicMerge"
-"""Merge type of every policy on a route. Without it the route loses what the gateway's policies ask for: with a
-SecurityPolicy the keys of callers, with a BackendTrafficPolicy failover."""
+"""Merge type of every policy on a route. Without it, the route loses the settings of the gateway's policies: API keys
+with a SecurityPolicy, failover with a BackendTrafficPolicy."""
 
 _LIFE = {"duration": "2160h", "renewBefore": "720h"}
 _CA_LIFE = {"duration": "87600h", "renewBefore": "8760h"}

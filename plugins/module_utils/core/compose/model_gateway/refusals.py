@@ -1,10 +1,10 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Refusals of a gateway in mode Model in the format of errors that clients of OpenAI and of Anthropic read.
+"""Error responses of a Model gateway in the format of OpenAI and of Anthropic.
 
-Envoy writes them into answers that it made itself, never into those of endpoints. Its own setting for that, the
-`local_reply_config` of a listener, keeps the headers of an answer; the custom responses of a BackendTrafficPolicy lose
-`x-ratelimit-reset`, and are those of the route that a request matches before its model is known.
+Envoy uses them for responses that it creates itself, never for responses of endpoints. The `local_reply_config` of a
+listener keeps the headers of a response. The custom responses of a BackendTrafficPolicy lose `x-ratelimit-reset`. They
+also belong to the route that a request matches before its model is known.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Refusal:
 
     @property
     def mapper(self) -> dict[str, Any]:
-        """Entry of the listener's setting that makes this answer of one that Envoy gives."""
+        """Entry of the listener's setting that replaces a response of Envoy with this response."""
         added = [
             {"header": {"key": key, "value": value}, "append_action": "OVERWRITE_IF_EXISTS_OR_ADD"}
             for key, value in self.headers.items()
@@ -123,7 +123,7 @@ REFUSALS = (
         "The model did not answer in time. Try again, or ask for a stream or a shorter answer.",
     ),
 )
-"""In this order: the first that fits an answer of the gateway is given. Other answers stay as they are."""
+"""Error responses in order: the gateway uses the first match. Other responses are left unchanged."""
 
 
 def local_replies(*precedence: Refusal) -> dict[str, Any]:

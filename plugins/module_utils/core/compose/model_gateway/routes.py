@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Objects of a ModelService on a gateway in mode Model."""
+"""Objects of a ModelService on a Model gateway."""
 
 from __future__ import annotations
 
@@ -147,7 +147,8 @@ def model_route(route: Route) -> api.ModelRoute:
 def route_objects(route: Route) -> tuple[Object, ...]:
     """Return the objects of a service on a gateway.
 
-    Without a usable endpoint there are none, and the gateway responds with 404, as for any unknown model."""
+    A service without a usable endpoint has no objects, and the gateway responds with 404, as for any unknown model.
+    """
     if not route.used:
         return ()
     return (

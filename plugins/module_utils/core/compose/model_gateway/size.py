@@ -17,7 +17,7 @@ from ... import api
 from ...caller_keys import KEY_LENGTH
 
 MESSAGE_BYTES = 64 << 20
-"""Largest message that the AI gateway and Envoy Gateway take from each other, as the serving stack installs them."""
+"""Maximum size of messages between the AI gateway and Envoy Gateway in the configuration of the serving stack."""
 _WARN_PERCENT = 80
 _SERVICE_BYTES = 5_000
 """Bytes that a service adds without keys, in the messages above: routes, backends and certificates."""
@@ -62,8 +62,10 @@ def configuration_size(gateway: api.InferenceGateway, entries: Collection[str], 
 
 
 def copies_of_keys(gateway: api.InferenceGateway, services: int) -> int:
-    """Return how often a gateway's configuration has each key: once for each listener too, and with TLS in the route
-    that leads to the other one."""
+    """Return the number of copies of each key in a gateway's configuration.
+
+    Each listener has a copy too. With TLS, the route that redirects to the other listener also has a copy.
+    """
     return services * _ROUTES_OF_SERVICE + (3 if gateway.spec.tls else 1)
 
 

@@ -9,7 +9,7 @@ to requests for it. A backend therefore keeps its index ("slot") for as long as 
 1. `known`: new backends are added with weight 0, at the end or in a slot without requests. Nothing else changes.
 2. `switched`: once the processor knows them, new backends get their weights, and removed backends get weight 0.
 3. The final version: once gateways have programmed that, slots of removed backends at the end are deleted. A slot in
-   front of another slot stays with weight 0 and the name of another backend, so that its own can be deleted.
+   front of another slot remains with weight 0 and the name of another backend, so that its own backend can be deleted.
 
 Each version depends only on the live and the desired route, so the next run continues an aborted run.
 """
@@ -41,7 +41,8 @@ class Round:
 class Stages:
     """Versions of a route in order. Without rounds, only the final version is written.
 
-    A second round is required only if all slots are in use, so that new backends need the slots of removed ones."""
+    A second round is required only if all slots are in use, so that new backends need the slots of removed backends.
+    """
 
     rounds: tuple[Round, ...]
     final: Object
