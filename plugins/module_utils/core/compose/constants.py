@@ -93,7 +93,7 @@ ENDPOINT_HEADER = "x-modelplane-endpoint"
 MODEL_HEADER = "x-ai-eg-model"
 """Header that the AI gateway writes the model of a request's body into."""
 KNOWN_AGAIN_HEADERS = ("x-ai-eg-original-path", "x-ai-eg-internal-req-id")
-"""Headers that identify a request in the AI gateway."""
+"""Headers that the AI gateway uses to recognize a request that it has already processed."""
 BUDGETS_ANNOTATION = "modelplane.ai/budgets"
 """Annotation of a BackendTrafficPolicy: the budget of each of its rate limits, and the name of its counter (JSON)."""
 RATE_LIMIT_SERVICE = "modelplane-rate-limit"

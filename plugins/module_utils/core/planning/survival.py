@@ -161,8 +161,8 @@ class Shortfall:
     `placed`: its deployments without pending replicas, each with its desired number of replicas.
     `remediation`: the cheapest addition that meets the requirement after every loss, None without such an addition.
     `is_searched`: False if no addition was searched for.
-    `first_step`: for a requirement that is not met at all and has no remediation, the cheapest addition that meets it
-    without a loss, and the first loss that still violates it.
+    `first_step`: the cheapest addition that meets the requirement without a loss, and the first loss that still
+    violates it. It is set only if the requirement is not met at all and has no remediation.
     `losses`: the number of losses that violate the requirement.
     """
 

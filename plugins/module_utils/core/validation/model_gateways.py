@@ -664,8 +664,8 @@ def _unresolved(services: Iterable[ModelService], gateway: InferenceGateway) -> 
 def policy_callers(policy: CallerPolicy, fleet: Fleet) -> Iterator[Problem]:
     """Yield problems with the callers of a policy.
 
-    The problems are names of next keys, a group in addition to every caller, labels that select nothing, budgets
-    without effect, and callers of no gateway at all.
+    The problems are names of next keys, a group in addition to every caller, and labels that select nothing. Budgets
+    without effect and callers of no gateway are problems too.
     """
     if not any(fleet.of_kind(_GATEWAY)) and not fleet.unknown(_GATEWAY):
         message = "has no effect without an InferenceGateway in mode Model, and the manifests have none"

@@ -2,8 +2,8 @@
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """Versions of an AIGatewayRoute between its live and its desired version, so that no request is lost.
 
-The external processor of the AI gateway identifies a backend by its index in `backendRefs` and reads its configuration
-every few seconds, while Envoy learns a new index at once. Until the processor has read an index, it responds with 500
+The external processor of the AI gateway identifies a backend by its index in `backendRefs`. It reads its configuration
+every few seconds, but Envoy receives a new index at once. Until the processor has read an index, it responds with 500
 to requests for it. A backend therefore keeps its index ("slot") for as long as it is in the route:
 
 1. `known`: new backends are added with weight 0, at the end or in a slot without requests. Nothing else changes.
