@@ -1,8 +1,8 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Findings that keep a cluster from taking the serving stack and replicas, reported before anything is installed.
+"""Findings that prevent the serving stack or replicas on a cluster, reported before anything is installed.
 
-Values in, findings out: `check` goes by what is desired of a cluster and by what was seen of it (`snapshot.py`).
+The function `check` compares the desired state of a cluster with its observed state (`snapshot.py`).
 """
 
 from __future__ import annotations

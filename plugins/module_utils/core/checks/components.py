@@ -2,8 +2,8 @@
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """Components on a cluster that conflict with the serving stack.
 
-A release that the role serving_stack would refuse to install is an error; the role and this check call the same
-function (`compose.stack.actions`). A release that it would install beside that of another owner is a warning.
+A release that the role serving_stack would not install is an error. The role and this check call the same function
+(`compose.stack.actions`). A release that the role would install next to the release of another owner is a warning.
 """
 
 from __future__ import annotations
@@ -53,8 +53,10 @@ _PLUGINS = ("k8s-device-plugin", "nvidia-gpu-device-plugin", "nvidia-k8s-device-
 def planned_stack(
     components: Sequence[Component], choices: Choices, snapshot: Snapshot | None
 ) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
-    """Return the components as the role would plan them, and the problems that keep it from that. Without a snapshot it
-    is not known what earlier runs needed."""
+    """Return the components as the role plans them, and the problems that prevent the plan.
+
+    Without a snapshot, the needs of earlier runs are unknown.
+    """
     if snapshot is not None:
         choices = with_kept_needs(components, choices, snapshot.seen)
     try:
@@ -146,7 +148,7 @@ def single_definitions(planned: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def _not_ours(entry: Mapping[str, Any], snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield CRDs of other owners that the stack would apply: objects of others are never adopted."""
+    """Yield CRDs of other owners that the stack would apply. The stack never adopts objects of other owners."""
     names = [text(value, "metadata", "name") for value in _definitions(entry)]
     foreign = [
         name
@@ -214,7 +216,7 @@ def _old_bundle(existing: list[str], snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _gateway_manager(snapshot: Snapshot) -> str:
-    """Return the cloud that comes with a gateway controller of its own, empty for none."""
+    """Return the cloud that includes its own gateway controller; empty for other clouds."""
     names = [text(value, "spec", "controllerName") for value in snapshot.gateway_classes]
     clouds = (cloud for cloud in CLOUDS if any(name.startswith(cloud.platform.gateway_controllers) for name in names))
     return next((cloud.source for cloud in clouds), "")

@@ -13,17 +13,18 @@ from ..text import count
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that is wrong with a cluster: what was found (`message`), where, and what to do about it (`hint`).
-
-    An error keeps the stack or replicas from working, a warning will do so later or under some condition. `check` says
-    what was checked, one word for programs; `where` is an object, a field of a manifest or a variable.
-    """
+    """Problem with a cluster."""
 
     check: str
+    """Name of the check, one word for programs."""
     where: str
+    """Object, field of a manifest, or variable with the problem."""
     message: str
+    """Description of the problem."""
     hint: str
+    """Fix for the problem."""
     severity: Severity = "error"
+    """An error prevents the operation of the stack or replicas; a warning does so later or under some condition."""
 
     def __str__(self) -> str:
         return f"{self.where}: {self.message}. {self.hint}"
@@ -44,7 +45,7 @@ def warning(check: str, where: str, message: str, hint: str) -> Finding:
 
 
 def sorted_findings(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Errors first, in the order in which they were found otherwise."""
+    """Return the findings with errors first, otherwise in the same order."""
     return tuple(sorted(findings, key=lambda finding: finding.severity))
 
 
@@ -53,7 +54,7 @@ def errors(findings: Iterable[Finding]) -> list[Finding]:
 
 
 def report(name: str, findings: Sequence[Finding]) -> list[str]:
-    """The report of a cluster, line by line: how it is, then each finding with what to do on a line of its own."""
+    """Return the report of a cluster as lines: a summary, then each finding and its hint on separate lines."""
     wrong = len(errors(findings))
     lines = [f"{name}: {_counts(wrong, len(findings) - wrong)}"]
     for finding in findings:

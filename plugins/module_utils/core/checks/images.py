@@ -10,8 +10,10 @@ from ..wire import Object, entries, fields, text
 
 
 def runs(workload: Object, images: Iterable[str]) -> bool:
-    """Return whether a Deployment or DaemonSet runs one of these images, each the last parts of a repository
-    (`lws`, `envoyproxy/gateway`)."""
+    """Return True if a Deployment or DaemonSet runs one of these images.
+
+    `images`: the last parts of repositories (`lws`, `envoyproxy/gateway`).
+    """
     return any(f"/{repository}".endswith(f"/{image}") for repository in _repositories(workload) for image in images)
 
 

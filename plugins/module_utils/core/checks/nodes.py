@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Checks of nodes: whether they are those that its pools speak of, and let pods run."""
+"""Checks of nodes: nodes match their node pools and accept pods."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ def _takes_pods(node: Object) -> bool:
 
 
 def driver_roots(snapshot: Snapshot, desired: Desired) -> Iterator[Finding]:
-    """Nodes whose NVIDIA driver is not where the DRA driver expects it."""
+    """Yield nodes with an NVIDIA driver outside the directory that the DRA driver expects."""
     if not any(entry["key"] == "dra-driver" for entry in desired.managed) or desired.driver_root not in ("", "/"):
         return
     pools = {promise.pool for promise in desired.expected.promises if NVIDIA in promise.drivers}

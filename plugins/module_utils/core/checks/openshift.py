@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Checks of OpenShift: SecurityContextConstraints that pods need, Routes, and what OpenShift runs itself."""
+"""Checks of OpenShift: SecurityContextConstraints for pods, Routes, and components that OpenShift runs itself."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CHECK = "openshift"
 
 
 def findings(snapshot: Snapshot, desired: Desired) -> Iterator[Finding]:
-    """Yield what pods need on OpenShift and is not there, and Routes that are desired elsewhere."""
+    """Yield missing requirements of pods on OpenShift, and Routes that are desired on other clusters."""
     if snapshot.openshift is None:
         if desired.routed:
             yield Finding(
@@ -43,7 +43,7 @@ def findings(snapshot: Snapshot, desired: Desired) -> Iterator[Finding]:
 
 
 def _needs(desired: Desired) -> dict[str, list[str]]:
-    """Return whose pods need each SecurityContextConstraints."""
+    """Return the components with pods that need each SecurityContextConstraints."""
     users_by_constraint: dict[str, list[str]] = {}
     if desired.engine_constraint:
         users_by_constraint[desired.engine_constraint] = ["engines"]

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Checks of what surrounds a cluster: storage for caches, load balancers, devices that are as promised."""
+"""Checks of the environment of a cluster: storage for caches, load balancers, and promised devices."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _ONE_NODE = (
     "topolvm.io",
     *(name for cloud in CLOUDS for name in cloud.platform.one_node),
 )
-"""Provisioners of volumes that file systems of one node alone can mount for writing (ReadWriteOnce), by the
+"""Provisioners of file system volumes that only one node can mount for writing (ReadWriteOnce), according to the
 documentation of each driver. Ceph's operators put their namespace in front of the name."""
 _MANY_NODES = (
     "cephfs.csi.ceph.com",
@@ -84,7 +84,7 @@ _BALANCERS = (
 
 
 def storage(snapshot: Snapshot, desired: Desired) -> Iterator[Finding]:
-    """Yield problems with the StorageClass for volumes of caches, which many nodes mount."""
+    """Yield problems with the StorageClass for volumes of caches. Many nodes mount such a volume."""
     name = text(desired.cluster, "spec", "cluster", "existing", "cache", "storageClassName")
     if text(desired.cluster, "spec", "cluster", "source") != "Existing" or "StorageClass" in snapshot.unread:
         return
@@ -148,7 +148,10 @@ def _is_one_of(provisioner: str, provisioners: tuple[str, ...]) -> bool:
 
 
 def load_balancers(snapshot: Snapshot, desired: Desired) -> Iterator[Finding]:
-    """Yield whether a user gives addresses to Services of type LoadBalancer. That none does cannot be proved."""
+    """Yield a warning if no Service of type LoadBalancer has an address, or if no controller for them is found.
+
+    This is not an error, because the absence of a controller cannot be proved.
+    """
     managed = [entry["key"] for entry in desired.managed]
     if "gateway" not in managed or desired.routed or "Service" in snapshot.unread:
         return
@@ -203,7 +206,7 @@ def devices(snapshot: Snapshot, desired: Desired) -> Iterator[Finding]:
 
 
 def kubernetes(snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield whether pods can claim devices at all."""
+    """Yield a problem if pods cannot claim devices at all."""
     version = ".".join(map(str, snapshot.version))
     if snapshot.version < LEAST_KUBERNETES or not snapshot.devices:
         serves = "serves" if snapshot.devices else "does not serve"
@@ -218,7 +221,7 @@ def kubernetes(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def unread(snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield what could not be read."""
+    """Yield a warning about the resources that the run could not read."""
     if snapshot.unread:
         why, *__ = snapshot.unread.values()
         yield warning(

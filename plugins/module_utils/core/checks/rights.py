@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Rights that a credential needs: to install the serving stack, and to do what the fleet does."""
+"""Permissions that a credential needs to install the serving stack and to do the work of the fleet."""
 
 from __future__ import annotations
 
@@ -16,14 +16,16 @@ from .finding import Finding, warning
 from .snapshot import EVERYTHING, Desired, Right, Snapshot
 
 _OF_GATEWAYS = frozenset({AI_GROUP, ENVOY_GROUP, "cert-manager.io", "discovery.k8s.io", "trust.cert-manager.io"})
-"""API groups of which only gateways in mode Model have objects on workload clusters."""
+"""API groups with objects on inference clusters only for Model gateways."""
 _BINDINGS = ("ClusterRoleBinding", "RoleBinding")
 _PENDING = ("install", "upgrade", "recover", "remove")
 
 
 def bound(objects: Iterable[Object]) -> tuple[Right, ...]:
-    """All that a user may do who is a subject of the bindings among these objects (rbac.authorization.k8s.io/v1), by
-    their roles, sorted. A role that is bound nowhere gives nothing."""
+    """Return all permissions of a subject of the bindings among these objects, by their roles, sorted.
+
+    The objects are from rbac.authorization.k8s.io/v1. A role without a binding grants no permission.
+    """
     values = list(objects)
     rights: set[Right] = set()
     for binding in values:
@@ -46,7 +48,7 @@ def _of_rules(rules: Iterable[Mapping[str, Any]], namespace: str) -> Iterator[Ri
 
 
 def needed(rights: Iterable[Right], cluster: ExpectedCluster) -> tuple[Right, ...]:
-    """Return the rights that a fleet makes use of: those for gateways in mode Model only where it has one."""
+    """Return the permissions that a fleet needs, with permissions for Model gateways only if the fleet has one."""
     return tuple(right for right in rights if cluster.has_cluster_gateway or not _is_for_gateways(right))
 
 
@@ -58,8 +60,11 @@ def _is_for_gateways(right: Right) -> bool:
 
 
 def findings(snapshot: Snapshot, desired: Desired) -> Iterator[Finding]:
-    """Whoever may do everything is asked no more. Who may do what the fleet does can work with the cluster once
-    another owner has installed the stack."""
+    """Yield missing permissions of the credential.
+
+    If the credential has all permissions, nothing else is checked. A credential with the permissions of the fleet can
+    work with the cluster once another owner has installed the stack.
+    """
     if EVERYTHING not in snapshot.denied:
         return
     missing = [right for right in desired.rights if right in snapshot.denied]

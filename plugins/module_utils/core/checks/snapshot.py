@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Input of a check: what is desired of a cluster, and what was observed of it."""
+"""Input of a check: the desired state and the observed state of a cluster."""
 
 from __future__ import annotations
 
@@ -37,40 +37,42 @@ class Right:
 
 
 EVERYTHING = Right("*", "*", "*")
-"""Rights of cluster-admin, and whoever installs charts with ClusterRoles has to."""
+"""Permissions of cluster-admin. The installation of charts with ClusterRoles requires them."""
 
 
 @dataclass(frozen=True)
 class Desired:
-    """Desired state of a cluster: what it has to be ready for.
-
-    `cluster`: its InferenceCluster (wire form), None where none is known. `expected`: the devices that its classes
-    promise. `planned`: the components of the serving stack as `compose.stack.plan` has them, with `problems` that kept
-    it from being planned; empty where conflicts are not checked. `driver_root`: the folder of the NVIDIA driver.
-    `caches`: whether the fleet has caches, with `cache_sizes` in GiB.
-    `control_secrets`: known keys of control cluster Secrets, by namespace and name.
-    `pull_secrets`: image pull secrets that the role serving_stack does not create.
-    `rights`: what the fleet does there. `engine_constraint`: the SecurityContextConstraints for engines on OpenShift,
-    empty for none. `grants`: whether those of engines are created after the check.
-    """
+    """Desired state of a cluster."""
 
     name: str
     cluster: Object | None = None
+    """InferenceCluster (wire form), None if it is unknown."""
     classes: frozenset[str] = frozenset()
     expected: ExpectedCluster = field(default_factory=lambda: ExpectedCluster(""))
+    """Devices that the InferenceClasses promise."""
     caches: bool = False
+    """True if the fleet has caches."""
     cache_sizes: tuple[int, ...] = ()
+    """Sizes of the caches in GiB."""
     planned: Sequence[Mapping[str, Any]] = ()
+    """Components of the serving stack from `compose.stack.plan`; empty if conflicts are not checked."""
     problems: Sequence[str] = ()
+    """Problems that prevented the plan of the serving stack."""
     stuck_after: float = 900.0
     adopt: Sequence[str] = ()
     gateway_api_crds: str = "chart"
     driver_root: str = ""
+    """Directory of the NVIDIA driver."""
     control_secrets: Mapping[tuple[str, str], frozenset[str]] = field(default_factory=dict)
+    """Known keys of control cluster Secrets, by namespace and name."""
     pull_secrets: Sequence[str] = ()
+    """Image pull secrets that the role serving_stack does not create."""
     rights: tuple[Right, ...] = ()
+    """Operations of the fleet on the cluster."""
     engine_constraint: str = "modelplane-engines"
+    """SecurityContextConstraints for engines on OpenShift, empty for none."""
     grants: bool = False
+    """True if the bindings of engines are created after the check."""
 
     @property
     def managed(self) -> list[Mapping[str, Any]]:
@@ -79,23 +81,27 @@ class Desired:
 
     @property
     def routed(self) -> bool:
-        """Return whether a Route of OpenShift exposes the gateway that the role serving_stack installs."""
+        """Return True if a Route of OpenShift exposes the gateway of the role serving_stack."""
         objects = (value for entry in self.managed for value in entries(entry, "objects"))
         return any(text(value, "kind") == ROUTE[1] for value in objects)
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Observed state of a cluster; objects in their wire form.
+    """Observed state of a cluster. Objects are in their wire format.
 
-    `devices`: whether resource.k8s.io/v1 is served. `services`: those of type LoadBalancer. `workloads`: Deployments
-    and DaemonSets of all namespaces. `slices`: ResourceSlices of the drivers that are expected. `taint_rules`:
-    DeviceTaintRules. `releases`, `definitions`, `recorded` and `has_model_gateway`: as the module helm_release_info
-    returns them. `objects`: single CRDs, by name. `denied`: what the credential may not do of `Desired.rights` and
-    EVERYTHING. `openshift`: names of the SecurityContextConstraints; None on clusters that are not OpenShift.
+    `devices`: True if resource.k8s.io/v1 is served.
+    `services`: Services of type LoadBalancer.
+    `workloads`: Deployments and DaemonSets of all namespaces.
+    `slices`: ResourceSlices of the expected drivers.
+    `taint_rules`: DeviceTaintRules.
+    `releases`, `definitions`, `recorded`, `has_model_gateway`: results of the module helm_release_info.
+    `objects`: single CRDs, by name.
+    `denied`: the permissions of `Desired.rights` and EVERYTHING that the credential lacks.
+    `openshift`: names of the SecurityContextConstraints; None on clusters that are not OpenShift.
     `secrets`: keys with a value in the Secrets that pods and Gateways refer to, by namespace and name. Empty for
     missing Secrets.
-    `unread`: kinds that could not be read, and why.
+    `unread`: kinds that could not be read, with the reason.
     """
 
     version: tuple[int, int] = (0, 0)
@@ -151,7 +157,7 @@ def desired_of(name: str, resources: Sequence[Object], **other_fields: Any) -> D
 
 
 def pool_of(node: Object) -> str:
-    """The pool that a node says it is of."""
+    """Return the node pool in the labels of a node."""
     return text(node, "metadata", "labels", constants.POOL_LABEL)
 
 

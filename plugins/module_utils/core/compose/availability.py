@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Topology spread constraints and disruption budgets, which keep pods serving when a node fails or is drained."""
+"""Topology spread constraints and disruption budgets, to keep pods serving during node failures and drains."""
 
 from __future__ import annotations
 

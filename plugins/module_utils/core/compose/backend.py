@@ -1,6 +1,7 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Objects of a ModelEndpoint: the Service through which the control gateway reaches a backend, its slice, its TLS."""
+"""Objects of a ModelEndpoint: the Service that connects the control gateway to a backend, its EndpointSlice, and its
+TLS."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ _HTTPS_PORT = 443
 
 
 def endpoint_problem(endpoint: api.ModelEndpoint) -> str:
-    """Return the reason why requests cannot be sent to a ModelEndpoint, "" when there is none."""
+    """Return the reason why requests cannot be sent to a ModelEndpoint; "" without a problem."""
     tls = endpoint.spec.tls
     try:
         target = parse_url(endpoint.spec.backend_url)
@@ -39,15 +40,15 @@ def endpoint_problem(endpoint: api.ModelEndpoint) -> str:
 
 @dataclass(frozen=True)
 class Obstacle:
-    """Reason why gateways in mode Model cannot use an endpoint, and the field below `spec` that it is about."""
+    """Reason why Model gateways cannot use an endpoint, and the affected field below `spec`."""
 
     field: str
     reason: str
 
 
 def model_mode_obstacle(endpoint: api.ModelEndpoint) -> Obstacle | None:
-    """Return the reason why gateways in mode Model cannot send requests to a ModelEndpoint outside of the fleet, None
-    when there is none."""
+    """Return the reason why Model gateways cannot send requests to an endpoint outside of the fleet; None without a
+    problem."""
     spec = endpoint.spec
     try:
         target = parse_url(spec.backend_url)
@@ -71,7 +72,7 @@ def model_mode_obstacle(endpoint: api.ModelEndpoint) -> Obstacle | None:
 
 
 def backend_name(name: str, *, egress: bool = False) -> str:
-    """Return the name of the Service through which the gateway reaches the ModelEndpoint of this name.
+    """Return the name of the Service that connects the gateway to the ModelEndpoint of this name.
 
     `egress` selects the Service of an endpoint with a credential. It has another name, so that a route switches from
     one Service to the other in a single update.
@@ -87,9 +88,9 @@ def backend_reference(endpoint: api.ModelEndpoint) -> tuple[str, int]:
 
 
 def backend_host(endpoint: api.ModelEndpoint) -> str:
-    """Return the Host that the gateway writes into requests, "" to keep the one that the client sent.
+    """Return the Host that the gateway writes into requests; "" to keep the Host of the client.
 
-    Providers serve many names at one address and refuse others. An egress proxy sets the Host itself.
+    Providers serve many names at one address and reject others. An egress proxy sets the Host itself.
     """
     target = parse_url(endpoint.spec.backend_url)
     return target.host if target.named and not endpoint.spec.credential else ""
@@ -98,10 +99,11 @@ def backend_host(endpoint: api.ModelEndpoint) -> str:
 def endpoint_objects(
     endpoint: api.ModelEndpoint, options: Options, gateway: GatewayBackend | None = None
 ) -> tuple[Object, ...]:
-    """Return the objects of a ModelEndpoint, none when it is not valid.
+    """Return the objects of a ModelEndpoint; empty if the endpoint is not valid.
 
-    `gateway` is the proxy that uses them; without it, the default proxy. A DNS name goes into an EndpointSlice, because
-    gateways refuse Services of type ExternalName.
+    The objects put a DNS name into an EndpointSlice, because gateways reject Services of type ExternalName.
+
+    `gateway`: the proxy that uses the objects. Defaults to the default proxy.
     """
     if endpoint_problem(endpoint):
         return ()

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The objects of a ModelCache on a workload cluster: the volume for its weights and the Job that fills it."""
+"""Objects of a ModelCache on an inference cluster: the volume for its weights and the Job that fills it."""
 
 from __future__ import annotations
 
@@ -49,11 +49,14 @@ OPAQUE = "Opaque"
 
 @dataclass(frozen=True)
 class SecretCopy:
-    """Value of a Secret to copy from the control cluster to a workload cluster when objects are applied.
+    """Value of a Secret to copy from the control cluster to an inference cluster when objects are applied.
 
-    It is never in the build folder. `source_*` locate it on the control cluster, the other fields on the workload
-    cluster; `type` is that of the copy. With `labels` all entries of all Secrets with these labels are copied, in place
-    of one entry of one. `owner` are labels of the copy, by which it stays with what it is for.
+    The build directory never contains the value.
+
+    `source_*`: location on the control cluster. The other fields are the location on the inference cluster.
+    `type`: the type of the copy.
+    `labels`: if set, all entries of all Secrets with these labels are copied instead of one entry of one Secret.
+    `owner`: labels of the copy, to keep it as long as the objects that require it.
     """
 
     source_namespace: str
@@ -86,7 +89,7 @@ def _source(cache: api.ModelCache) -> HuggingFace:
 def volume_id(cache: api.ModelCache) -> str:
     """Return the ID of the volume for the current artifact of a ModelCache: a digest of the artifact.
 
-    The first volume of a cache has no ID: its names are those of the reference implementation.
+    The first volume of a cache has no ID: its names equal the names of the reference implementation.
     """
     return sha256(artifact(cache).encode()).hexdigest()[:_DIGEST_DIGITS]
 
@@ -104,9 +107,9 @@ def job_claim(job: Mapping[str, Any]) -> str:
 
 
 def token_copy_of(job: Mapping[str, Any], namespace: str) -> SecretCopy | None:
-    """Return the token that a hydration Job of an earlier run reads, for Jobs whose ModelCache is no longer readable.
+    """Return the token that a hydration Job of an earlier run reads, for a Job with an unreadable ModelCache.
 
-    `namespace` is that of the ModelCache.
+    `namespace`: the namespace of the ModelCache.
     """
     secret = text(job, "metadata", "annotations", SECRET_ANNOTATION)
     for container in entries(job, "spec", "template", "spec", "containers")[:1]:
@@ -141,12 +144,13 @@ def cache_objects(
 ) -> tuple[Object, ...]:
     """Return the Namespace and the claim of a ModelCache on one cluster, and with `hydrate` the Job.
 
-    `volume` is the ID of the volume. `least_gib` is the size that the claim already has, in GiB: Kubernetes refuses to
-    shrink a claim, so the request is never smaller.
+    `volume`: the ID of the volume.
+    `least_gib`: the size that the claim already has, in GiB. Kubernetes does not shrink a claim, so the request is
+    never smaller.
 
     `settled`: runs observe the Job and then delete it. It gets a TTL, and is replaced when it changes, because the pod
-    template of a Job is immutable. Otherwise it has no TTL, since a tool that applies the folder repeatedly would
-    start it each time, and its name contains a digest of its pod template, so that it is never updated in place.
+    template of a Job is immutable. Otherwise it has no TTL, because a tool that applies the directory repeatedly would
+    start it each time. Its name then contains a digest of its pod template, so that it is never updated in place.
     """
     objects = [workload_namespace(cache.namespace), _claim(cache, storage_class, volume, least_gib)]
     if hydrate:

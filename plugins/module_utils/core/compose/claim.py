@@ -51,8 +51,12 @@ def _name(member: Member, claim: str, requests: Sequence[ResolvedDeviceRequest])
 
 
 def with_claim_names(replica: api.ModelReplica, existing: api.ModelReplica | None) -> api.ModelReplica:
-    """Return a ModelReplica with digests in the names of its claims, unless it is a replica of an earlier version whose
-    claims are unchanged. `existing`: the replica of the last run, None for a new replica."""
+    """Return a ModelReplica with digests in the names of its claims.
+
+    A replica of an earlier version with unchanged claims keeps its claim names.
+
+    `existing`: the replica of the last run, None for a new replica.
+    """
     if existing is not None and existing.spec.claim_names is None and _claims(existing) == _claims(replica):
         return replica
     return replica.model_copy(update={"spec": replica.spec.model_copy(update={"claim_names": "Digest"})})

@@ -3,7 +3,7 @@
 """Objects of an InferenceCluster on the control cluster, and its published pools.
 
 A cluster to provision is composed into an object of the kind of its cloud; each cluster with credentials gets a
-ServingStack. Names and fields are those of the reference implementation, Modelplane v0.3.1.
+ServingStack. Names and fields equal the reference implementation, Modelplane v0.3.1.
 """
 
 from __future__ import annotations
@@ -29,8 +29,10 @@ that GPU nodes can use."""
 
 
 class InvalidPool(Exception):  # noqa: N818
-    """Pool of a cluster that cannot be provisioned, with the reason. `problems`: those of the cluster (canonical path)
-    that it would become."""
+    """Pool of a cluster that cannot be provisioned, with the reason.
+
+    `problems`: the problems of the composed cloud cluster (canonical path).
+    """
 
     def __init__(self, message: str, problems: Sequence[Problem] = ()) -> None:
         super().__init__(message)
@@ -61,11 +63,13 @@ def published_pools(
     classes: Mapping[str, api.InferenceClass],
     observed_nodes: Mapping[str, int] | None,
 ) -> list[GPUPool]:
-    """Return `status.gpuPools` of an InferenceCluster; `classes` are InferenceClasses by name.
+    """Return `status.gpuPools` of an InferenceCluster.
 
-    `nodes` is the maximum size of a pool, `observedNodes` the observed one, absent when the cluster was not observed
-    (`observed_nodes` is None). A fabric is published as a field and as a Synthetic device for selectors. A pool whose
-    class is missing keeps its previous entry.
+    `nodes` is the maximum size of a pool, and `observedNodes` the observed size. `observedNodes` is absent if the
+    cluster was not observed (`observed_nodes` is None). A fabric is published as a field and as a Synthetic device for
+    selectors. A pool with a missing class keeps its previous entry.
+
+    `classes`: the InferenceClasses by name.
     """
     earlier_pools = {pool.name: pool for pool in (cluster.status.gpu_pools if cluster.status else None) or ()}
     pools = []
@@ -102,8 +106,8 @@ def _named(kind: str, name: str) -> dict[str, str]:
 def cluster_objects(cluster: api.InferenceCluster, classes: Mapping[str, api.InferenceClass]) -> tuple[Object, ...]:
     """Return the objects of an InferenceCluster on the control cluster, in the namespace modelplane-system.
 
-    Raises InvalidPool for a pool that cannot be provisioned. Nothing is composed for a cluster of a source that is not
-    supported, as the Secret with its credentials is not known.
+    Raises InvalidPool for a pool that cannot be provisioned. A cluster of an unsupported source has no objects, because
+    the Secret with its credentials is unknown.
     """
     cloud = registry.BY_SOURCE.get(cluster.spec.cluster.source)
     secrets = _secrets(cluster, cloud)
@@ -186,7 +190,7 @@ def _provisioning(cloud: Cloud, class_name: str, classes: Mapping[str, api.Infer
 
 
 def _secrets(cluster: api.InferenceCluster, cloud: Cloud | None) -> list[dict[str, Any]]:
-    """Return the Secrets with the credentials of a cluster, which its provisioning or the user creates."""
+    """Return references to the Secrets with the credentials of a cluster. Its provisioning or the user creates them."""
     source = cluster.spec.cluster
     if source.source == "Existing" and source.existing:
         return list(_existing_secrets(source.existing))

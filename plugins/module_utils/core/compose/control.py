@@ -51,7 +51,7 @@ def unowned_namespace(name: str) -> dict[str, Any]:
 
 
 def is_unowned_namespace(value: Object) -> bool:
-    """Return whether an object is a Namespace without a label of the fleet."""
+    """Return True if an object is a Namespace without a label of the fleet."""
     return identity(value)[1] == "Namespace" and not label(value, names.MANAGED_BY_LABEL)
 
 

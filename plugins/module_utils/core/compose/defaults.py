@@ -79,7 +79,7 @@ def _quantities(amounts: Any, digits: int = 9) -> Any:
 
 
 _rounded_quantities = partial(_quantities, digits=3)
-"""The API server rounds amounts of its own kinds up to thousandths."""
+"""Round quantities up to thousandths, as the API server does for built-in kinds."""
 
 
 def _without_empty(value: Any) -> Any:

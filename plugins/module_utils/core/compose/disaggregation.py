@@ -89,15 +89,16 @@ def decode_port(engine: PlacedEngine | Engine) -> int:
 
 
 def _sidecar(port: int, pool: int, health: str, settings: Sidecar | None, image: str) -> dict[str, Any]:
-    """Return the proxy in front of a Decode engine, which sends the prompt to the prefill pod that the picker chose.
+    """Return the proxy of a Decode engine. It sends the prompt to the prefill pod that the endpoint picker chose.
 
-    Kubernetes stops an init container with `restartPolicy: Always` after the engine, whose streams pass through it.
+    Kubernetes stops an init container with `restartPolicy: Always` after the engine. This order matters because streams
+    of the engine pass through the proxy.
     """
     args = (
         "--secure-proxy=false",
         "--kv-connector=nixlv2",
         f"--vllm-port={port}",
-        # Retries go to the same prefill pod, so that a connection which it resets or refuses fails no request.
+        # Retries reach the same prefill pod, so that a reset or refused connection does not fail a request.
         "--prefill-max-retries=2",
         *([f"--port={pool}"] if pool != constants.ENGINE_PORT else []),
     )

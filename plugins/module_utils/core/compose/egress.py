@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Egress proxies, which add a credential to requests for an endpoint outside the fleet.
+"""Egress proxies that add a credential to requests for an endpoint outside the fleet.
 
 Gateway API has no field for a credential in a Secret, and composed objects never contain values of Secrets. An endpoint
 with a credential therefore gets a proxy on the control cluster that mounts the Secret.
@@ -172,9 +172,9 @@ def _container(authority: str, options: Options) -> dict[str, Any]:
 
 
 def _destinations(target: Target) -> list[dict[str, Any]] | None:
-    """Return the egress rules of the proxy, which exclude metadata services whatever the endpoint's name resolves to.
+    """Return the egress rules of the proxy. They always exclude metadata services, regardless of name resolution.
 
-    None for an allowed endpoint inside the cluster or cloud: its addresses are not known.
+    The result is None for an allowed endpoint inside the cluster or cloud, because its addresses are unknown.
     """
     if inner_host(target.host):
         return None

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Envoy configuration of an egress proxy, which adds a credential to requests for one endpoint."""
+"""Envoy configuration of an egress proxy that adds a credential to requests for one endpoint."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _CREDENTIAL = "credential"
 _AUTHORITIES = "authorities"
 _CLUSTER = "endpoint"
 _MAX_REQUESTS = 65536
-"""Envoy refuses more than 1,024 concurrent requests by default; a token stream is a request that lasts minutes."""
+"""Envoy rejects more than 1,024 concurrent requests by default. A token stream is a request that lasts minutes."""
 
 
 def egress_config(spec: ModelEndpointSpec, target: Target) -> dict[str, dict[str, Any]]:

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""ModelEndpoint of a replica: its URL through the gateway of its workload cluster."""
+"""ModelEndpoint of a replica: its URL through the gateway of its inference cluster."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ def http_url(address: str) -> str:
 
 
 def gateway_url(listeners: Iterable[Mapping[str, Any]], address: str) -> str:
-    """Return the URL at which endpoints reach a gateway with these listeners (Gateway API), "" when there is none.
+    """Return the URL that endpoints use for a gateway with these listeners (Gateway API); "" if no listener is usable.
 
     Plain HTTP is preferred to HTTPS. A gateway without listeners is assumed to serve HTTP. Endpoints are addressed by
     IP address, so HTTP listeners with a host name are ignored. Certificates are verified by name, so an HTTPS listener
-    needs a host name, which has to resolve to the gateway.
+    needs a host name that resolves to the gateway.
     """
     listeners = list(listeners)
     plain = [
@@ -73,7 +73,7 @@ def gateway_url(listeners: Iterable[Mapping[str, Any]], address: str) -> str:
 
 
 def path_prefix(namespace: str, replica: str) -> str:
-    """Return the path below which the gateway of a workload cluster serves a replica."""
+    """Return the path prefix of a replica on the gateway of an inference cluster."""
     return f"/{namespace}/{replica}/"
 
 

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""EndpointSlices of Services whose backends are not pods."""
+"""EndpointSlices of Services without pods as backends."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ def _host(text: str) -> tuple[str, AddressType]:
 
 
 def _check_address(address: IPv4Address | IPv6Address) -> None:
-    """Raise for an address that Kubernetes refuses in an EndpointSlice (validation of discovery.k8s.io/v1)."""
+    """Raise InvalidUrl for an address that Kubernetes rejects in an EndpointSlice (discovery.k8s.io/v1)."""
     if getattr(address, "scope_id", None):
         raise InvalidUrl(f"the host of the url, {address}, has a zone: use an address without one")
     addresses = embedded(address)

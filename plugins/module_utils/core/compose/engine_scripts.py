@@ -198,7 +198,7 @@ def drain_command(port: int, *, transfers: bool, minimum: float, idle: float, ma
 
 
 def restarts_hanging_engine(probe: Mapping[str, Any]) -> bool:
-    """Return whether a probe is a stall probe with the action Restart."""
+    """Return True if a probe is a stall probe with the action Restart."""
     match probe:
         case {"exec": {"command": [_, _, _, "stall", _, _, _, _, "Restart", *_]}}:
             return True
@@ -217,9 +217,9 @@ def stall_command(
 ) -> list[str]:
     """Return the command of the stall probe. If the engine hangs, it writes a line to `log`. With `Restart`, it fails.
 
-    An engine whose metrics change is healthy. After `seconds` without a change, the command requests one token. The
+    An engine with changing metrics is healthy. After `seconds` without a change, the command requests one token. The
     engine hangs if it does not respond within `patience` seconds. `memory` is a file that keeps the metrics between
-    runs. With `Restart`, the command also writes the line to `termination`, which the kubelet copies to the container
+    runs. With `Restart`, the command also writes the line to `termination`, and the kubelet copies it to the container
     status. The command succeeds if the image does not contain Python, or if the engine exports no metrics.
     """
     run = 'command -v python3 >/dev/null || exit 0; exec python3 -I -c "$@"'

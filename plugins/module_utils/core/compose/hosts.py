@@ -2,7 +2,7 @@
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """Internal hosts that endpoints outside the fleet may use only if the operator of the fleet allows them.
 
-Requests for an endpoint come from the control cluster, and the author of the endpoint chooses their path. An endpoint
+The control cluster sends the requests for an endpoint, and the author of the endpoint chooses their path. An endpoint
 at the metadata service of a cloud would disclose the credentials of a node, and one in the cluster would bypass its
 NetworkPolicies.
 """
@@ -66,13 +66,16 @@ _UNICAST = tuple(ip_network(text) for text in ("2000::/3", "fc00::/7", "64:ff9b:
 """IPv6 ranges for host addresses. All other ranges are reserved (IANA IPv6 Address Space)."""
 _NAT64 = int(IPv6Address("64:ff9b::"))
 _ISATAP = (0x00005EFE, 0x02005EFE)
-"""First half of an interface identifier whose second half is an IPv4 address (RFC 5214)."""
+"""First half of an interface identifier with an IPv4 address as its second half (RFC 5214)."""
 _IPV4_IN_NAME = re.compile(r"(?<![0-9])(?=([0-9]{1,3}(?:[.-][0-9]{1,3}){3})(?![0-9]))")
 
 
 def outside_peers(allowed: Iterable[str] = ()) -> list[dict[str, Any]]:
-    """Return the peers of a NetworkPolicy that are all addresses but internal ones, and these entries of
-    `fleet_endpoint_hosts` that are CIDRs. Raises ValueError as `AllowedHosts.of`."""
+    """Return the peers of a NetworkPolicy for all external addresses and the CIDRs in these entries of
+    `fleet_endpoint_hosts`.
+
+    Raises ValueError as `AllowedHosts.of`.
+    """
     return [
         *(
             {"ipBlock": {"cidr": cidr, "except": excluded_networks(version)}}
@@ -152,7 +155,7 @@ def _inner_name(name: str) -> str:
 
 
 def _addresses_in(name: str) -> list[IPv4Address]:
-    """Return the IPv4 addresses in a name, with dots or dashes, as wildcard DNS and pods have them."""
+    """Return the IPv4 addresses in a name, with dots or dashes: names of wildcard DNS and of pods contain them."""
     addresses = ([int(number) for number in re.split("[.-]", match[1])] for match in _IPV4_IN_NAME.finditer(name))
     return [IPv4Address(bytes(numbers)) for numbers in addresses if max(numbers) < 256]
 

@@ -212,7 +212,7 @@ def _spec(claim: str, image: str, script: str, variables: list[dict[str, Any]]) 
 
 
 def _environment(layout: str) -> dict[str, str]:
-    """Return the settings of the tools: everything but the weights goes to the pod's own folder."""
+    """Return the settings of the tools. Everything except the weights is written to the pod's own directory."""
     settings = {
         "VOLUME": VOLUME_PATH,
         "HOME": _HOME,

@@ -10,8 +10,8 @@ from ..cloud.registry import CLOUDS
 def load_balancer_annotations(version: str) -> dict[str, str]:
     """Return the annotations of a Service of type LoadBalancer on a cluster of this version (`gitVersion`).
 
-    TCP keep-alives do not count as traffic. The connection of a request that is queued, or whose model is reasoning or
-    reading a long prompt, is idle for longer than some load balancers allow.
+    TCP keep-alives do not count as traffic. A connection can be idle for longer than some load balancers allow, if its
+    request is queued or the model is reasoning or reading a long prompt.
     """
     for cloud in CLOUDS:
         if cloud.platform.version_mark and cloud.platform.version_mark in version:

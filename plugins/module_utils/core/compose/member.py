@@ -80,5 +80,5 @@ def members(owner: Owner, engine: PlacedEngine, cache: CacheMount | None = None)
 
 
 def serving_member(members: Sequence[Member]) -> Member:
-    """Return the only member of an engine whose pods serve the API: the Standalone member or the Leader."""
+    """Return the only member of an engine with pods that serve the API: the Standalone member or the Leader."""
     return next(member for member in members if member.serves)

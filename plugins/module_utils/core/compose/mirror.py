@@ -66,12 +66,20 @@ class Locations:
 
 
 def charts(stacks: Iterable[ClusterStack], locations: Locations, archives: Sequence[str] = ()) -> list[dict[str, Any]]:
-    """Return each chart archive that a cluster needs: `chart`, `version`, `source` (the repository), `file` (its name),
-    `archive` (its path when it is among `archives` of the folder), `ref` and `repository` (to pull it from otherwise),
-    `destination` (repository of the copy), and `renders`: `release`, `namespace` and `values` of each way in which it
-    is installed.
+    """Return each chart archive that a cluster needs. Raises StackError.
 
-    Raises StackError."""
+    The fields of an archive are:
+
+    - `chart`, `version`
+    - `source`: the repository
+    - `file`: the file name
+    - `archive`: the path, if the file is among `archives`
+    - `ref`, `repository`: reference and repository for other archives, to pull them
+    - `destination`: the repository of the copy
+    - `renders`: `release`, `namespace`, and `values` of each installation
+
+    `archives`: files in the folder of chart archives.
+    """
     entries: dict[tuple[str, str, str], dict[str, Any]] = {}
     renders: dict[tuple[str, str, str], dict[str, dict[str, Any]]] = {}
     problems: list[str] = []
@@ -110,11 +118,19 @@ def needs(
     fleet_images: Mapping[str, str],
     exclude: Iterable[str] = (),
 ) -> dict[str, Any]:
-    """Return all that a fleet needs: `charts` and `images` with `source` and `destination`, `variables` that make a
-    fleet use the copies, `manifests` (images that manifests name, and what to write there instead), and `problems`.
+    """Return all charts and images that a fleet needs.
 
-    `charts` is the result of the function of that name. `unnamed`: chart -> version -> images that the chart runs
-    without naming them. `fleet_images` is the variable of that name."""
+    The fields of the result are:
+
+    - `charts`, `images`: artifacts with `source` and `destination`
+    - `variables`: variables that make a fleet use the copies
+    - `manifests`: images in manifests, with the replacement for each
+    - `problems`
+
+    `charts`: the result of the function `charts`.
+    `unnamed`: chart -> version -> images that the chart runs without naming them.
+    `fleet_images`: the variable of the same name.
+    """
     problems: list[str] = []
     users: dict[str, set[str]] = {}
     by_user: dict[str, Iterable[str]] = {**images_by_user, **_unnamed(charts, unnamed, problems)}
@@ -209,8 +225,10 @@ def _unnamed(
 def _image(image: Reference, users: list[str], locations: Locations, registries: Mapping[str, str]) -> dict[str, Any]:
     """Return an entry of the list of images.
 
-    `source` and `destination` have a tag or digest, as tools for copying need; `repository` is that of the source, with
-    neither. Registries garbage-collect images without a tag, so a copy of a digest gets a tag derived from it."""
+    `source` and `destination` have a tag or digest, because tools for copying need one. `repository` is the repository
+    of the source, with neither. Registries garbage-collect images without a tag, so a copy of a digest gets a tag
+    derived from it.
+    """
     source = moved(image, locations.sources)
     copy = moved(image, registries)
     tagged = copy if copy.tag else replace(copy, tag=copy.digest.replace(":", "-"))

@@ -2,7 +2,7 @@
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """Command lines of Helm, crane and skopeo that copy charts and images, and the parsing of their output.
 
-Credentials are never arguments: passwords go to Helm's standard input, logins into a file that the environment names.
+Credentials are never arguments. Helm reads passwords from standard input, and the environment names a file with logins.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class MirrorError(Exception):
 
 @dataclass(frozen=True)
 class Render:
-    """Release, namespace and values with which a chart is rendered."""
+    """Release, namespace, and values of a rendered chart."""
 
     release: str
     namespace: str
@@ -36,7 +36,10 @@ class Render:
 
 @dataclass(frozen=True)
 class Chart:
-    """Entry of `mirror.charts`. `archive` is the path in the folder of charts, if the archive is there."""
+    """Entry of `mirror.charts`.
+
+    `archive`: the path in the folder of charts, if the folder contains the archive.
+    """
 
     chart: str
     version: str
@@ -83,7 +86,7 @@ class Helm:
         return [self.program, "repo", "add", name, repository, "--username", username, "--password-stdin"]
 
     def pull(self, chart: Chart, folder: str, *, logged_in: bool) -> list[str]:
-        """Download an archive from its source, through the logged-in repository if there is one."""
+        """Download an archive from its source, through the logged-in repository if one exists."""
         ref = f"{repository_name(chart.repository)}/{chart.ref}" if logged_in else chart.ref
         repository_flags = ["--repo", chart.repository] if chart.repository and not logged_in else []
         return [*self._pull(ref, chart.version, folder), *repository_flags, *_flag("--plain-http", self.sources_plain)]
@@ -160,12 +163,12 @@ def environment(folder: str, logins: str, authorities: str) -> dict[str, str]:
 
 
 def repository_name(repository: str) -> str:
-    """Return the name under which a repository of charts is added to Helm."""
+    """Return the name of a chart repository in the configuration of Helm."""
     return hashlib.sha256(repository.encode()).hexdigest()
 
 
 def helm_finding(program: str, version: str, error: str) -> str:
-    """Return the problem of a Helm that printed this version or failed with this error; "" when there is none."""
+    """Return the problem of a Helm that printed this version or failed with this error; "" without a problem."""
     hint = "Install Helm 3.17 or newer on the machine that runs Ansible, or name its program in mirror_helm."
     if error:
         return f"{program} does not run ({error}). {hint}"

@@ -31,8 +31,11 @@ def network_policy(
     ingress: Iterable[Mapping[str, Any]],
     egress: Iterable[Mapping[str, Any]] | None = None,
 ) -> dict[str, Any]:
-    """Return a NetworkPolicy that restricts ingress of the selected pods to the rules of `ingress`, and their egress to
-    those of `egress`; None does not restrict egress."""
+    """Return a NetworkPolicy that restricts ingress and egress of the selected pods to the rules of `ingress` and
+    `egress`.
+
+    If `egress` is None, egress is not restricted.
+    """
     rules = {"ingress": list(ingress)} | ({} if egress is None else {"egress": list(egress)})
     return {
         "apiVersion": "networking.k8s.io/v1",
@@ -59,9 +62,9 @@ def outside_rules(*, pods: bool = False, allowed: Iterable[str] = ()) -> list[di
 
 
 def admit(peers: Sequence[Mapping[str, Any]], port: int | str | None = None) -> list[dict[str, Any]]:
-    """Return the rule that admits these peers, on one port or on all.
+    """Return the rule that admits these peers, on one port or on all ports.
 
-    Without peers there is no rule, because a rule without peers admits all traffic.
+    The result is empty without peers, because a rule without peers admits all traffic.
     """
     if not peers:
         return []
@@ -79,10 +82,12 @@ def pods_of(namespace: str) -> dict[str, Any]:
 def replica_policies(
     owner: Owner, workloads: Sequence[Object], options: Options, port: int, *, linked: bool
 ) -> tuple[dict[str, Any], ...]:
-    """Return the NetworkPolicies of a replica with these workloads. `linked`: its engines exchange their KV caches.
+    """Return the NetworkPolicies of a replica with these workloads.
 
     Pods of a gang, and linked engines, connect to each other on ports that NCCL and UCX choose. Metrics may be scraped
-    on any port, as the metrics ports of engines and pickers are configurable.
+    on any port, because the metrics ports of engines and pickers are configurable.
+
+    `linked`: True if its engines exchange their KV caches.
     """
     if not options.network_policies:
         return ()

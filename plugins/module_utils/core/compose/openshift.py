@@ -19,9 +19,10 @@ from ..api.pod_security import BASELINE_CAPABILITIES, IPC_LOCK
 CONSTRAINTS = ("security.openshift.io/v1", "SecurityContextConstraints")
 ROUTE = ("route.openshift.io/v1", "Route")
 ENGINES = "modelplane-engines"
-"""Name of the SecurityContextConstraints of engines, of the ClusterRole that lets use them, and of the RoleBindings to
-it. Images of inference servers run as root, and write to folders of root. Of OpenShift's own constraints, `anyuid` lets
-pods do that and refuses those that name a seccomp profile, as engines do."""
+"""Name of the SecurityContextConstraints of engines, of the ClusterRole that permits their use, and of its bindings.
+
+Images of inference servers run as root, and write to directories of root. OpenShift's own constraint `anyuid` permits
+this, but rejects pods with a seccomp profile. Engines have such a profile."""
 NON_ROOT = "nonroot-v2"
 """Of controllers: their charts name a user that is not root."""
 PRIVILEGED = "privileged"
@@ -64,8 +65,11 @@ def stack_bindings(namespaces: Iterable[str], privileged: Collection[str]) -> li
 
 
 def engine_rights(constraint: str) -> list[dict[str, Any]]:
-    """Return what the bindings of engines refer to: a ClusterRole that lets use a constraint, and the constraint itself
-    unless it is another one; nothing where engines need none."""
+    """Return the objects that bindings of engines refer to; empty if engines need no constraint.
+
+    The result contains a ClusterRole that permits the use of the constraint. If the constraint is `ENGINES`, the result
+    also contains the constraint itself.
+    """
     if not constraint:
         return []
     role = {

@@ -18,12 +18,14 @@ def image(settings: Picker | Sidecar | None, composed: str) -> str:
 def args(
     settings: Picker | Sidecar | None, composed: Sequence[str], renamed: Mapping[str, str] = MappingProxyType({})
 ) -> list[str]:
-    """Return the arguments to run with: a written flag replaces the composed one of the same name, others are added.
+    """Return the arguments to run with: a written flag replaces the composed flag of the same name, other flags are
+    added.
 
-    `renamed` maps names of a flag in other versions of the image to the composed name: an image refuses unknown flags.
+    Written arguments stay together and in order, after the composed arguments, because a value may be a separate
+    argument (`--v 4`). The order of different flags, and one hyphen or two, make no difference to the flag packages of
+    Go.
 
-    Written arguments stay together and in order, after the composed ones: a value may be a separate argument
-    (`--v 4`). The order of different flags, and one hyphen or two, make no difference to the flag packages of Go.
+    `renamed`: the composed name of flags by their name in other versions of the image. An image rejects unknown flags.
     """
     user_args = list((settings.args if settings else None) or ())
     names = [_flag(argument) for argument in user_args if argument.startswith("-")]

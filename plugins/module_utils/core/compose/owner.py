@@ -12,17 +12,19 @@ from .. import api, names
 
 
 def user_labels(labels: Mapping[str, str] | None) -> dict[str, str]:
-    """Return the labels that a user set, without reserved keys, as selectors rely on those."""
+    """Return the labels that a user set, without reserved keys, because selectors rely on reserved labels."""
     return {key: value for key, value in (labels or {}).items() if not key.startswith(names.RESERVED_PREFIX)}
 
 
 @dataclass(frozen=True)
 class Owner:
-    """ModelReplica that owns objects on a workload cluster.
+    """ModelReplica that owns objects on an inference cluster.
 
-    `namespace` and `replica` are those of the ModelReplica. `prefix` starts the names of its objects; it equals
-    `replica` unless Kubernetes does not allow that name for a Service. `deployment` is empty for a replica that a user
-    wrote. `digests_claims`: whether the names of its ResourceClaimTemplates contain a digest of their content.
+    `namespace`, `replica`: namespace and name of the ModelReplica.
+    `prefix`: the start of the names of its objects. It equals `replica` unless Kubernetes rejects that name for a
+    Service.
+    `deployment`: the ModelDeployment, empty for a hand-written replica.
+    `digests_claims`: True if the names of its ResourceClaimTemplates contain a digest of their content.
     """
 
     namespace: str

@@ -130,7 +130,7 @@ def _deployment(owner: Owner, config: str, settings: Picker | None, options: Opt
 
 
 def _lost_node(taint: str) -> dict[str, Any]:
-    """Return the toleration of an unreachable node: short, as there is no other picker in the meantime."""
+    """Return the toleration of an unreachable node. It is short, because no other picker exists in the meantime."""
     return {
         "key": f"node.kubernetes.io/{taint}",
         "operator": "Exists",
@@ -177,8 +177,7 @@ def _container(owner: Owner, settings: Picker | None, options: Options) -> dict[
 
 
 def _resources(settings: Picker | None) -> dict[str, Any]:
-    """Return the composed resources, overridden per resource by the written ones: both request and limit, as one bounds
-    the other."""
+    """Return the composed resources, with written resources replacing both request and limit: one limits the other."""
     given_amounts = api.wire(settings.resources) if settings and settings.resources else {}
     user_amounts = {field: amounts for field, amounts in given_amounts.items() if amounts}
     overridden = {resource for amounts in user_amounts.values() for resource in amounts}

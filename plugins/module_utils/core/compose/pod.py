@@ -49,7 +49,7 @@ def pod_template(member: Member, managed_labels: Mapping[str, str], env: Sequenc
 
 
 def has_own_shared_memory(container: Container) -> bool:
-    """Return whether a container mounts a volume of the user at /dev/shm."""
+    """Return True if a container mounts a volume of the user at /dev/shm."""
     return any(mount.mount_path.rstrip("/") == SHARED_MEMORY_PATH for mount in container.volume_mounts or ())
 
 
@@ -78,17 +78,19 @@ def shared_memory_limit(container: Container) -> str:
 def missing_variables(
     defaults: Sequence[Mapping[str, Any]], variables: Sequence[Mapping[str, Any]]
 ) -> list[dict[str, Any]]:
-    """Return the default variables whose names are not given.
+    """Return the default variables with names that are not in `variables`.
 
-    Names have to be unique: the API server merges `env` by name and refuses duplicates in a server-side apply.
+    Names must be unique: the API server merges `env` by name and rejects duplicates in a server-side apply.
     """
     names = {variable["name"] for variable in variables}
     return [deepcopy(dict(variable)) for variable in defaults if variable["name"] not in names]
 
 
 def gpu_tolerations(device_classes: Iterable[str]) -> list[dict[str, str]]:
-    """Return tolerations of NVIDIA's GPU taint and of those of the claimed device classes (`gpu.amd.com` ->
-    `amd.com/gpu`)."""
+    """Return tolerations of NVIDIA's GPU taint and of the taints of the claimed device classes.
+
+    For example, `gpu.amd.com` has the taint `amd.com/gpu`.
+    """
     taints = [_NVIDIA_TAINT]
     for name in device_classes:
         kind, _dot, vendor = name.partition(".")

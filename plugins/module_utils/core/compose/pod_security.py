@@ -43,8 +43,10 @@ def pod_security_context(member: Member) -> dict[str, Any]:
 
 
 def container_security_context(member: Member) -> dict[str, Any]:
-    """Return the securityContext of a member's container, which may lock memory, for RDMA, if it claims a network
-    device."""
+    """Return the securityContext of a member's container.
+
+    A container that claims a network device can lock memory, for RDMA.
+    """
     context_written = member.container.security_context
     capabilities = context_written.capabilities if context_written else None
     user_fields = api.wire(context_written) if context_written else {}

@@ -39,8 +39,10 @@ def health_probe(port: int, path: str) -> dict[str, Any]:
 
 
 def add_probes(workload: dict[str, Any], members: Sequence[Member], engine: PlacedEngine) -> None:
-    """Add the probes of an engine to the containers of its workload, in place. Probes in a template replace composed
-    ones. Only the serving member has composed probes."""
+    """Add the probes of an engine to the containers of its workload, in place.
+
+    Probes in a template replace composed probes. Only the serving member has composed probes.
+    """
     for member in members:
         container = member_template(workload, member.role)["spec"]["containers"][0]
         if member.serves:
@@ -67,7 +69,7 @@ def health_path(container: Container, engine: PlacedEngine) -> str:
 
 
 def has_request_metrics(container: Container) -> bool:
-    """Return whether the drain hook and the stall probe can read the metrics of a container's inference server."""
+    """Return True if the drain hook and the stall probe can read the metrics of a container's inference server."""
     server = CommandLine.of(container).server
     return server is not None and bool(server.running)
 

@@ -38,10 +38,11 @@ def model_replica(
 ) -> api.ModelReplica:
     """Return the ModelReplica number `index` of a ModelDeployment on a cluster.
 
-    Engines are in the deployment's order, whatever the order of `engines`. Labels of the deployment's template are
-    copied; managed labels override them. The ModelCache is referenced without the ID of its volume, which is chosen
-    later. `served_name` is the name under which gateways in mode Model ask its engines for the model, "" when they ask
-    for none. Raises ValueError when `engines` is not a placement of this deployment's engines.
+    Engines are in the deployment's order, regardless of the order of `engines`. Labels of the deployment's template are
+    copied; managed labels override them. The reference to the ModelCache has no volume ID, because the volume is chosen
+    later. Raises ValueError if `engines` is not a placement of this deployment's engines.
+
+    `served_name`: the model name that Model gateways send to its engines, "" if no Model gateway reaches them.
     """
     namespace = deployment.namespace
     body = deployment.spec.template.spec
@@ -114,8 +115,10 @@ def _engine(desired: Engine, placed: scheduled.PlacedEngine, served_name: str) -
 
 
 def _member(desired: Member, placed: scheduled.PlacedMember, served_name: str) -> PlacedMember:
-    """Return a member with its node pools. It shares its template with the deployment, as models are never changed,
-    unless it has to learn the name of its model."""
+    """Return a member with its node pools.
+
+    It shares its template with the deployment, because models are never changed, unless it needs the name of its model.
+    """
     return api.construct(
         PlacedMember,
         role=desired.role,
@@ -131,7 +134,7 @@ def _member(desired: Member, placed: scheduled.PlacedMember, served_name: str) -
 
 
 def _serving(desired: Member, served_name: str) -> PodTemplate:
-    """Return the template of a member whose engine serves its model under this name, which a variable has too."""
+    """Return the template of a member that serves its model under this name. A variable contains the name too."""
     spec = desired.template.spec
     engine, *sidecars = spec.containers
     line = CommandLine.of(engine, {constants.SERVED_NAME_VARIABLE: served_name})

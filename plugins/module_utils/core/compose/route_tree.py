@@ -45,12 +45,12 @@ class Part(Generic[Item]):
 
 
 def build_tree(leaves: Sequence[Leaf[Item]]) -> Part[Item]:
-    """Return the tree of these backends, which have unique names.
+    """Return the tree of these backends. Their names are unique.
 
-    Up to WIDTH backends are all in the root, in the order given. More are divided by the first bits of the SHA-256 of
-    their names, each level by the smallest number of bits (at most 4) that makes every part small enough. So the tree
-    does not depend on the order, its parts have about equal sizes, and adding or removing a backend changes only the
-    parts on its path, except at the few counts at which a part needs one more bit.
+    Up to WIDTH backends are all in the root, in the order given. More backends are divided by the first bits of the
+    SHA-256 of their names. Each level uses the smallest number of bits (at most 4) that makes every part small enough.
+    Therefore, the tree does not depend on the order, and its parts have about equal sizes. Adding or removing a backend
+    changes only the parts on its path, except at the few counts at which a part needs one more bit.
     """
     return _part("", [(_bits(leaf.name), leaf) for leaf in leaves])
 

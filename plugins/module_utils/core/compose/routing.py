@@ -15,7 +15,7 @@ def inference_pool(owner: Owner, port: int, *, exported: bool = False) -> dict[s
     """Return the InferencePool of a replica: serving pods and their port. The endpoint picker selects from these pods.
 
     A single pod has a pool too, so that a second copy never changes the kind of the route's backend. While the picker
-    is down the gateway chooses a pod itself (FailOpen). One that is `exported` may get requests from other clusters.
+    is down, the gateway chooses a pod itself (FailOpen). An `exported` pool can receive requests from other clusters.
     """
     annotations = {"annotations": {constants.EXPORT_ANNOTATION: constants.EXPORTED_TO}} if exported else {}
     return {
@@ -35,7 +35,7 @@ def inference_pool(owner: Owner, port: int, *, exported: bool = False) -> dict[s
 
 
 def http_route(owner: Owner) -> dict[str, Any]:
-    """Return the HTTPRoute of a replica on its cluster's gateway for its path prefix, which is removed."""
+    """Return the HTTPRoute of a replica on its cluster's gateway. The route matches its path prefix and removes it."""
     prefix = path_prefix(owner.namespace, owner.replica)
     rewrite = {"path": {"type": "ReplacePrefixMatch", "replacePrefixMatch": "/"}}
     return {

@@ -45,9 +45,9 @@ def resolve(
 ) -> Resolution:
     """Resolve a ModelService to endpoints of its namespace.
 
-    An endpoint belongs to the first entry that matches it. Entries are in use when they have the lowest `priority`
-    among the entries with a usable endpoint; with `failover` all priorities are, each with weights of its own, for a
-    gateway that goes to the next one by itself.
+    An endpoint belongs to the first entry that matches it. Entries are in use if they have the lowest `priority` among
+    the entries with a usable endpoint. With `failover`, all priorities are in use, each with separate weights, because
+    the gateway fails over to the next priority itself.
     """
     matched = _matched(service, endpoints)
     able = {

@@ -30,15 +30,15 @@ class WeightedEndpoint:
 
 
 def service_path(service: api.ModelService) -> str:
-    """Return the path below which the gateway serves a ModelService."""
+    """Return the path prefix of a ModelService on the gateway."""
     return f"/{service.namespace}/{service.name}/"
 
 
 def routes(service: api.ModelService, used: Sequence[WeightedEndpoint], gateway: GatewayBackend) -> tuple[Object, ...]:
-    """Return the routes to these endpoints, of which there is at least one.
+    """Return the routes to these endpoints. At least one endpoint is required.
 
-    A rule allows at most 16 backends. More endpoints form a tree: the first route splits requests over parts by sending
-    them, with a longer path, to the gateway's own Service, where a route of each part splits them further. The weight
+    A rule allows at most 16 backends. More endpoints form a tree. The first route splits requests over parts: it sends
+    them, with a longer path, to the gateway's own Service. There, a route of each part splits them further. The weight
     of a part is the sum of the weights in it, so the shares stay exact. A ReferenceGrant allows routes of the service's
     namespace to refer to the gateway's Service.
     """
@@ -49,10 +49,10 @@ def routes(service: api.ModelService, used: Sequence[WeightedEndpoint], gateway:
 
 
 def unavailable(service: api.ModelService, gateway: GatewayBackend) -> tuple[Object, ...]:
-    """Return a route that answers all requests with 503.
+    """Return a route that responds to all requests with 503.
 
-    Its backend is a Service without endpoints, for which Gateway API requires 503. A rule without backends would answer
-    500 (HTTPRouteRule.backendRefs), which clients do not retry.
+    Its backend is a Service without endpoints, and Gateway API requires 503 for such a Service. A rule without backends
+    would respond with 500 (HTTPRouteRule.backendRefs), and clients do not retry 500.
     """
     name = names.child_name(_prefix(service), "unavailable")
     metadata = control_metadata(service, names.SERVICE_LABEL, name)
@@ -141,7 +141,7 @@ def _rewrite(*, path: str = "", host: str = "") -> dict[str, Any]:
 
 
 def _grant(service: api.ModelService, gateway: GatewayBackend) -> Object:
-    """Return the ReferenceGrant of a service. Each service has its own, which is pruned with it."""
+    """Return the ReferenceGrant of a service. Each service has a separate ReferenceGrant, to prune both together."""
     gateway_service = gateway.own_service
     name = names.child_name(service.namespace, service.name.replace(".", "-"), "parts")
     return {

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Planned nodes of pods: the label and the affinity by which pods share nodes as the plan has them."""
+"""Planned nodes of pods: the label and the affinity that make pods share nodes as planned."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .member import Member
 _ANY = "any"
 _OS_LABEL = "kubernetes.io/os"
 _CLAIMING = (constants.WORKLOAD_LABEL, constants.GANG_LABEL)
-"""Labels of which every pod that claims devices has one, and no other pod has any."""
+"""Labels of pods that claim devices. Every such pod has one of these labels, and no other pod has any."""
 # The default spread of kube-scheduler would count as much as the affinity. A skew that is never reached turns it off.
 _NO_SPREAD = {
     "maxSkew": 2**31 - 1,
@@ -67,10 +67,10 @@ def share_nodes(template: dict[str, Any], member: Member) -> None:
 
 
 def follow_leader(template: dict[str, Any], worker: Member, gang: str) -> None:
-    """Let a worker that goes anywhere wait until the leader of its copy has a node; others stay as they are.
+    """Make a worker that can run on any node wait until the leader of its copy has a node.
 
-    So workers never take the last node that a leader can have. Where they are spread over pools, each pool gets about
-    its share.
+    Other workers are left unchanged. Therefore, workers never use the last node that a leader can have. If workers are
+    spread over node pools, each pool gets about its share.
     """
     planned = worker.placed.planned_nodes
     if planned is None or planned.numbers:

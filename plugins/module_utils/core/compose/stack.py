@@ -1,7 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Helm releases that a cluster needs below the fleet's own objects: the serving stack of a workload cluster, or the
-gateway of the control cluster.
+"""Helm releases below the fleet's own objects: the serving stack of an inference cluster, or the control gateway.
 
 Components are data, in the format of `serving_stack_components` of the role `serving_stack`. A *plan* is the desired
 state of each component; compared with the observed releases of a cluster it becomes *actions*.
@@ -22,9 +21,9 @@ from ..wire import fields, has_all_of, text
 
 STATES = ("managed", "provided", "disabled")
 PREFIX = "mp-"
-"""Prefix of the names of all releases of the stack, which distinguishes them from those of other owners."""
+"""Prefix of the names of all releases of the stack. It distinguishes them from the releases of other owners."""
 GATEWAY = "gateway"
-"""Need of a cluster with a gateway in mode Model (`model_gateway.needs`)."""
+"""Need of a cluster with a Model gateway (`model_gateway.needs`)."""
 
 Component = Mapping[str, Any]
 _NO_GATEWAY = "no gateway in mode Model needs it here"
@@ -33,23 +32,26 @@ _CHART_VERSION = re.compile(CHART_VERSION.removesuffix("$"))
 
 @dataclass(frozen=True)
 class Choices:
-    """Choices that the variables of a cluster make. `variables`: prefix of the variables for these components.
-    `drivers`: those of the cluster's devices. `gateway_needs`: what gateways in mode Model need there;
-    `keeps_needs`: whether needs of earlier runs stay; `gateway_left`: whether they are all that is left of a gateway
-    in mode Model. `stack`: `spec` of its ServingStack. `archives`: names of the
-    files in `charts_dir`."""
+    """Choices in the variables of a cluster."""
 
     variables: str = "serving_stack"
+    """Prefix of the variables for these components."""
     states: Mapping[str, str] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
     values: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     drivers: Sequence[str] = ()
+    """DRA drivers of the cluster's devices."""
     gateway_needs: Sequence[str] = ()
+    """Needs of Model gateways on the cluster."""
     keeps_needs: bool = True
+    """True to keep the needs of earlier runs."""
     gateway_left: bool = False
+    """True if these needs are the only remainder of a Model gateway."""
     stack: Mapping[str, Any] = field(default_factory=dict)
+    """Field `spec` of the ServingStack of the cluster."""
     charts_dir: str = ""
     archives: Sequence[str] = ()
+    """Names of the files in `charts_dir`."""
     charts_required: bool = False
     chart_repositories: Mapping[str, str] = field(default_factory=dict)
     image_registries: Mapping[str, str] = field(default_factory=dict)
@@ -108,11 +110,13 @@ def plan(components: Sequence[Component], choices: Choices) -> list[dict[str, An
 
 
 def with_kept_needs(components: Sequence[Component], choices: Choices, observed: Mapping[str, Any]) -> Choices:
-    """Return the choices with what a gateway in mode Model needed that has left the cluster since.
+    """Return the choices with the needs of a Model gateway that has left the cluster since.
 
-    CRDs of the Gateway API must not be downgraded, so versions and values stay. Objects of components take the place of
-    the gateway's once those are gone: until then it serves. The needs are those in the values of the releases
-    (`observed` as in `actions`, with `has_model_gateway`)."""
+    CRDs of the Gateway API must not be downgraded, so versions and values are kept. The gateway serves until its
+    objects are deleted. Then objects of components replace them. The values of the releases contain the needs.
+
+    `observed`: the observed state, as for `actions`, with `has_model_gateway`.
+    """
     if not choices.keeps_needs or GATEWAY in choices.gateway_needs:
         return choices
     own_values = {
@@ -139,12 +143,15 @@ def actions(
     adopt: Iterable[str] = (),
     variables: str = "serving_stack",
 ) -> list[dict[str, Any]]:
-    """Return the plan with the `action` for each release (install, upgrade, recover, remove, none, skip, refuse) and
-    its message.
+    """Return the plan with the `action` for each release and its message.
 
-    `observed`: `releases`, `definitions` and `recorded` of the module helm_release_info. `stuck_after`: seconds after
-    which an operation that another run left pending is recovered. `variables` as in Choices. Raises StackError for a
-    name in `adopt` that is not a component's."""
+    The actions are install, upgrade, recover, remove, none, skip, and refuse. Raises StackError for a name in `adopt`
+    that is not the name of a component.
+
+    `observed`: `releases`, `definitions` and `recorded` of the module helm_release_info.
+    `stuck_after`: seconds until a pending operation of another run is recovered.
+    `variables`: the prefix in `Choices`.
+    """
     planned, adopt = list(planned), list(adopt)
     keys = {str(entry["key"]) for entry in planned}
     unknown = [name for name in adopt if str(name) not in keys]
@@ -244,7 +251,7 @@ def _unknown(components: Sequence[Component], choices: Choices) -> list[str]:
 
 
 def _holds(key: str, components: Sequence[Component]) -> list[str]:
-    """Return the components that come `after` a component, directly or indirectly."""
+    """Return the components that are `after` a component, directly or indirectly."""
     dependents: set[str] = set()
     waiting = {key}
     while waiting:
@@ -310,7 +317,7 @@ def _release(component: Component, choices: Choices, problems: list[str]) -> dic
 
 
 def _variants(component: Component, choices: Choices) -> list[Mapping[str, Any]]:
-    """Return what is different about a component for the gateways in mode Model."""
+    """Return the variants of a component for Model gateways."""
     variants = component.get("variants") or {}
     return [variant for need, variant in variants.items() if need in choices.gateway_needs]
 
@@ -436,7 +443,7 @@ def _foreign(
     adopt: frozenset[str],
     variables: str,
 ) -> str:
-    """Return the conflict with a component of another owner, with what to do about it; empty when there is none."""
+    """Return the conflict with a component of another owner, with a hint; empty without a conflict."""
     key, name = str(entry["key"]), str(entry["release"])
     conflict, adoption = "", ""
     for release in observed["releases"]:
@@ -455,8 +462,12 @@ def _foreign(
 
 
 def _foreign_definition(entry: Component, definitions: Mapping[str, str]) -> str:
-    """Return the conflict over a CRD that is a template of the chart (`definitions` of a component), which Helm has to
-    own."""
+    """Return the conflict over a CRD in the templates of the chart (`definitions` of a component).
+
+    Helm must own such a CRD.
+
+    `definitions`: the release of each existing CRD, "" for another owner.
+    """
     own_release = f"{entry['namespace']}/{entry['release']}"
     for name in entry.get("definitions") or ():
         owner = definitions.get(name)

@@ -25,8 +25,10 @@ def steps(
 ) -> dict[str, Any]:
     """Return the steps of the tasks of a role for components with their actions.
 
-    `name` is that of the inventory of what is applied, `foundation` are objects that all others need. Namespaces that
-    were there before, of other owners, are used as they are.
+    Existing namespaces of other owners are used unchanged.
+
+    `name`: the name of the inventory of applied releases.
+    `foundation`: objects that all others need.
     """
     foreign = snapshot.get("foreign_namespaces") or ()
     desired = [component for component in planned if not component["why"]]
@@ -54,7 +56,10 @@ def steps(
 
 
 def _with_details(component: Component, snapshot: Mapping[str, Any], desired: Sequence[Component]) -> dict[str, Any]:
-    """Return a component with `installed`, its release if it is ours, and what its tasks have to know."""
+    """Return a component with additional fields for its tasks.
+
+    The field `installed` is its release, if this collection installed the release.
+    """
     own_releases = [
         release
         for release in snapshot["releases"]
@@ -75,8 +80,10 @@ def _with_details(component: Component, snapshot: Mapping[str, Any], desired: Se
 def _base(
     desired: Sequence[Component], snapshot: Mapping[str, Any], name: str, foundation: Sequence[Object]
 ) -> list[dict[str, Any]]:
-    """Return the inventory of releases, the namespaces that components need and no one else has, and on OpenShift what
-    their pods may use."""
+    """Return the inventory of releases, the namespaces for components, and on OpenShift the bindings for their pods.
+
+    Namespaces of other owners are omitted.
+    """
     names = {release["name"] for release in snapshot["releases"]}
     recorded = {str(component["release"]) for component in desired if "release" in component} | names & {
         *snapshot["recorded"]
@@ -110,7 +117,7 @@ def _namespaces(components: Iterable[Component]) -> set[str]:
 
 
 def _readiness(components: Sequence[Component]) -> dict[str, Any]:
-    """Return what has to be ready on a cluster with nothing to install: arguments of the module wait_ready."""
+    """Return the arguments of the module wait_ready for a cluster with nothing to install."""
     installed = [component for component in components if component["action"] == "none"]
     waited = [component for component in components if component["action"] == "apply" and is_waited(component)]
     return {
@@ -127,12 +134,12 @@ def _readiness(components: Sequence[Component]) -> dict[str, Any]:
 
 
 def is_waited(component: Component) -> bool:
-    """Return whether the objects of a component are waited for. Templates make texts of truth values."""
+    """Return True if a run waits for the objects of a component. Templates convert truth values to text."""
     return str(component.get("waited", True)).lower() not in ("false", "no", "off", "0")
 
 
 def _waves(components: Sequence[Component]) -> list[dict[str, Any]]:
-    """Return the waves in which something is done, each with keys of components: `apply`, `release` and `wait`."""
+    """Return the waves with at least one action, each with keys of components: `apply`, `release` and `wait`."""
     actions = {"apply": ("apply",), "release": (*INSTALLING, "remove"), "wait": (*INSTALLING, "none")}
     waves = []
     for wave, wave_components in groupby(components, key=lambda component: int(component["wave"])):
@@ -162,7 +169,7 @@ def _orphans(planned: Sequence[Component], choices: Choices, foreign: Iterable[s
 
 
 def _definition_groups(planned: Sequence[Component], choices: Choices) -> list[str]:
-    """Return the API groups whose CustomResourceDefinitions charts of ours leave behind."""
+    """Return the API groups of CustomResourceDefinitions that remain after charts of this collection are removed."""
     managed = [
         component
         for component in planned
@@ -181,7 +188,7 @@ def separated(output: str) -> str:
 
 
 def definitions(documents: Iterable[Any], without: Collection[str]) -> list[dict[str, Any]]:
-    """Return the CustomResourceDefinitions among documents, but for those of some API groups."""
+    """Return the CustomResourceDefinitions among documents, except for some API groups."""
     return [
         value
         for value in documents

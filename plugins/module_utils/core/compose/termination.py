@@ -46,9 +46,9 @@ _RELEASE = re.compile(r"v?([0-9]{1,4})\.([0-9]{1,4})(\.[0-9]{1,4})?(-.*)?", re.A
 
 
 def serve_on(spec: dict[str, Any], seconds: int) -> None:
-    """Let all containers of a pod (its spec, changed in place) keep serving for that long after its deletion.
+    """Make all containers of a pod (its spec, changed in place) keep serving for that time after its deletion.
 
-    Endpoints drop a pod as soon as it is deleted; requests in flight continue until SIGTERM cuts them.
+    Endpoints drop a pod as soon as it is deleted. Requests in flight continue until SIGTERM ends them.
     """
     spec["terminationGracePeriodSeconds"] = seconds + STOP_SECONDS
     if seconds:
@@ -138,7 +138,7 @@ def _drain_hook(member: Member, port: int, engine: PlacedEngine, pause: int) -> 
 
 
 def _lacks_shutdown_timeout(member: Member) -> bool:
-    """Return whether an engine aborts streams on SIGTERM, and the flag makes it wait for them.
+    """Return True if an engine aborts streams on SIGTERM, and the flag makes it wait for them.
 
     Only a Standalone engine can wait: the workers of a gang stop at the same time.
     """
@@ -156,7 +156,7 @@ def _lacks_shutdown_timeout(member: Member) -> bool:
 
 
 def _has_shutdown_timeout(container: Container) -> bool:
-    """Return whether the image of a container is known to be a vLLM with the flag."""
+    """Return True if the image of a container is known to be a vLLM with the flag."""
     image = images.reference(container.image)
     release = _RELEASE.fullmatch(image.tag) if image else None
     if image is None or release is None or not image.repository.rpartition("/")[2].startswith(_VLLM_IMAGE):

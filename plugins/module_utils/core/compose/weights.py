@@ -15,8 +15,8 @@ WEIGHT_LIMIT = 1_000_000
 def split(entries: Sequence[tuple[int, int]]) -> list[list[int]]:
     """Return the weights of the endpoints of each entry, given as (weight of the entry, number of usable endpoints).
 
-    The endpoints of an entry share its weight evenly; the remainder goes to the first of them, one each, so that the
-    sum stays exact. The share of an entry without endpoints goes to the others. The results equal those of the
+    The endpoints of an entry share its weight evenly. The remainder is added to the first endpoints, one each, so that
+    the sum stays exact. Other entries get the share of an entry without endpoints. The results equal the results of the
     reference implementation.
     """
     used = [(weight, count) for weight, count in entries if count]

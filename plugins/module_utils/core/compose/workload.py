@@ -69,7 +69,7 @@ def _deployment(member: Member, copies: int) -> dict[str, Any]:
 
 
 def _engine_type(member: Member) -> dict[str, str]:
-    """Return the label from which a picker derives the names of an engine's metrics; the default is vLLM."""
+    """Return the label that selects the metric names of an engine in the endpoint picker. The default is vLLM."""
     metadata = member.placed.template.metadata
     user_labels = (metadata.labels if metadata else None) or {}
     if constants.ENGINE_TYPE_LABEL in user_labels:
@@ -112,8 +112,8 @@ def _leader_worker_set(leader: Member, worker: Member, copies: int) -> dict[str,
 def _gang_template(member: Member, gang: str, labels: Mapping[str, str]) -> dict[str, Any]:
     """Return the pod template of a member of a gang.
 
-    Each pod of a group that claims devices runs on another node, as the scheduler has counted them. Pods of other
-    groups may share the node.
+    Each pod of a group that claims devices runs on another node, because the scheduler counted them this way. Pods of
+    other groups may share the node.
     """
     if not member.device_requests:
         return pod_template(member, labels, _GANG_ENV)

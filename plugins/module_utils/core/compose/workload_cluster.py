@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Objects of a replica on its workload cluster."""
+"""Objects of a replica on its inference cluster."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _HASH_DIGITS = 20
 
 
 def replica_objects(replica: api.ModelReplica, options: Options = _DEFAULTS) -> tuple[dict[str, Any], ...]:
-    """Return the objects of a ModelReplica in the order in which they can be applied, the Namespace first.
+    """Return the objects of a ModelReplica in the order of their application, the Namespace first.
 
     The result shares nothing with `replica`. The Namespace objects of two replicas in one namespace differ in their Pod
     Security level only (`pod_security.laxer`).

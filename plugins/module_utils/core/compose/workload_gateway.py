@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Gateway of a workload cluster: the objects from which Envoy Gateway creates it, and the Route that exposes it."""
+"""Gateway of an inference cluster: the objects for Envoy Gateway, and the Route that exposes the gateway."""
 
 from __future__ import annotations
 
@@ -32,22 +32,24 @@ _LOAD_BALANCER = "LoadBalancer"
 _EXPOSURES = (_LOAD_BALANCER, ROUTE[1])
 _ROUTER = "haproxy.router.openshift.io"
 _ROUTE_TIMEOUT = "1h"
-"""Time that OpenShift's router waits for the next byte of a response, in place of its 30 seconds, which the engine may
-need for a long prompt."""
+"""Idle timeout of OpenShift's router for a response. Its default of 30 seconds can be too short for a long prompt."""
 
 
 @dataclass(frozen=True)
 class GatewayChoices:
     """Settings of a gateway from the variables of a cluster and its ServingStack.
 
-    `listeners`: in the format of the ServingStack. `drain_timeout`: seconds that a terminating pod waits for streams;
-    Envoy Gateway adds 300 seconds to the grace period. None are 600, and 300 where gateways in mode Model come in.
-    `proxy`: `spec` of the EnvoyProxy, merged over the composed one. `exposure`: `LoadBalancer`, or `Route` on
-    OpenShift, with `annotations` and `source_ranges` on it; `route`: `spec` of the Route, merged over the composed one.
-    `image_registry`: mirror of docker.io, if any. `endpoint_hosts`: internal hosts that endpoints may use; proxies of a
-    gateway in mode Model reach the CIDRs among them. `model_gateway`: whether the cluster has a gateway in mode Model,
-    which takes the place of this one and has its name; `certificates`: whether such gateways send requests to it.
-    `keepalive`: whether policies make Envoy probe silent connections of the Gateway.
+    `listeners`: in the format of the ServingStack.
+    `drain_timeout`: seconds that a terminating pod waits for streams. Envoy Gateway adds 300 seconds to the grace
+    period. None is 600, and 300 for Gateways that Model gateways use.
+    `proxy`: `spec` of the EnvoyProxy, merged over the composed EnvoyProxy.
+    `exposure`: `LoadBalancer`, or `Route` on OpenShift, with `annotations` and `source_ranges` on it.
+    `route`: `spec` of the Route, merged over the composed Route.
+    `image_registry`: mirror of docker.io, if any.
+    `endpoint_hosts`: internal hosts that endpoints may use. Proxies of a Model gateway reach the CIDRs among them.
+    `model_gateway`: True if the cluster has a Model gateway. It replaces the workload gateway and has its name.
+    `certificates`: True if Model gateways send requests to the cluster.
+    `keepalive`: True if policies make Envoy probe silent connections of the Gateway.
     """
 
     class_name: str = "envoy"
@@ -68,9 +70,11 @@ class GatewayChoices:
 
 
 def gateway_objects(choices: GatewayChoices) -> tuple[Object, ...]:
-    """Return the EnvoyProxy, the GatewayClass, the Gateway, and the Route where one exposes it; for a gateway in mode
-    Model its GatewayClass, and what its Gateways need that the fleet may not write. Raises api.InvalidResource for
-    invalid listeners, ValueError for other choices."""
+    """Return the EnvoyProxy, the GatewayClass, the Gateway, and the Route if a Route exposes the gateway.
+
+    For a Model gateway, return its GatewayClass and the objects that its Gateways need but the fleet may not write.
+    Raises api.InvalidResource for invalid listeners, ValueError for other choices.
+    """
     if choices.exposure not in _EXPOSURES:
         raise ValueError(f"exposure is {choices.exposure}, and must be one of {', '.join(_EXPOSURES)}")
     if choices.model_gateway:
@@ -116,7 +120,10 @@ def _of_model_gateway(choices: GatewayChoices) -> tuple[Object, ...]:
 
 
 def _as_chosen(proxy: Object, choices: GatewayChoices) -> Object:
-    """Return an object for gateways in mode Model. An EnvoyProxy of its own hides some choices in that of its class."""
+    """Return an object for Model gateways.
+
+    An EnvoyProxy of a Gateway hides some choices in the EnvoyProxy of its class.
+    """
     if identity(proxy)[1] != "EnvoyProxy":
         return proxy
     proxy_spec: dict[str, Any] = {"provider": {"kubernetes": {"envoyDeployment": {"replicas": choices.replicas}}}}
@@ -140,7 +147,7 @@ def _proxied_class(choices: GatewayChoices, name: str, proxy: str) -> tuple[dict
 
 
 def _needs_another_class(choices: GatewayChoices) -> bool:
-    """Return whether gateways in mode Model come in by a Gateway of a class that the workload gateway has not."""
+    """Return True if the Gateway for Model gateways needs a class other than the class of the workload gateway."""
     return choices.certificates and choices.class_name != constants.MODEL_GATEWAY_CLASS
 
 
@@ -184,8 +191,11 @@ def _route(choices: GatewayChoices, listeners: Sequence[Object]) -> dict[str, An
 
 
 def _routed_listener(listeners: Sequence[Object]) -> dict[str, Any]:
-    """Return the fields of a Route for the listener that endpoints use (`endpoint.gateway_url`): plain HTTP, or else
-    HTTPS, which the router passes on as it is. Envoy Gateway names ports of the Service by protocol and number."""
+    """Return the fields of a Route for the listener that endpoints use (`endpoint.gateway_url`).
+
+    The listener is plain HTTP, or else HTTPS. The router passes HTTPS through unchanged. Envoy Gateway names ports of
+    the Service by protocol and number.
+    """
     several = len(listeners) > 1
     for listener in listeners:
         match listener:
@@ -202,7 +212,7 @@ def _routed_listener(listeners: Sequence[Object]) -> dict[str, Any]:
 
 
 def _listeners(choices: GatewayChoices) -> list[Object]:
-    """Return the listeners in their wire format, validated as those of a ServingStack."""
+    """Return the listeners in their wire format, validated in the same way as listeners of a ServingStack."""
     if not choices.listeners:
         return [{"name": "http", "protocol": "HTTP", "port": 80}]
     stack = {

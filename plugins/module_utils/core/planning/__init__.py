@@ -62,12 +62,16 @@ class PlanError(Exception):
 class Plan:
     """Desired state of the fleet.
 
-    `control` are the objects of the control cluster, `workloads` those of each workload cluster by its name (including
-    clusters without objects), `replicas` the ModelReplica of each placement, in the order of `schedule.placements`.
-    `edited` are the keys (namespace, name) of kept replicas with a changed specification, `waiting` of those that keep
-    the old specification until other clusters have the new one. `manual` are ModelReplicas that users wrote,
-    `unplanned` replicas of deleted deployments. `clusters` and `deployments` are what the scheduler uses, `states` the
-    observed states of replicas (empty when the fleet is not observed), `unbound` why pods that have no node stay so.
+    `control`: the objects of the control cluster.
+    `workloads`: the objects of each inference cluster by cluster name, including clusters without objects.
+    `replicas`: the ModelReplica of each placement, in the order of `schedule.placements`.
+    `edited`: the keys (namespace, name) of kept replicas with a changed specification.
+    `waiting`: the keys of kept replicas that keep the old specification until other clusters have the new one.
+    `manual`: hand-written ModelReplicas.
+    `unplanned`: replicas of deleted deployments.
+    `clusters`, `deployments`: the input of the scheduler.
+    `states`: the observed states of replicas; empty if the fleet is not observed.
+    `unbound`: the reasons for pods without a node.
     """
 
     context: Context
@@ -118,7 +122,7 @@ class Plan:
 
     @cached_property
     def running(self) -> tuple[Replica, ...]:
-        """Return all replicas of the fleet, in the order of `composed`, as the scheduler uses them."""
+        """Return all replicas of the fleet in the format of the scheduler, in the order of `composed`."""
         return tuple(map(adapters.replica, self.composed))
 
     @cached_property
@@ -175,7 +179,8 @@ class Plan:
 
     @property
     def blocked_clusters(self) -> frozenset[str]:
-        """Return the clusters that no round waits for: new replicas there serve once preempted ones have left."""
+        """Return the clusters that no reconcile pass waits for. New replicas on them serve once preempted replicas
+        left."""
         return drain.blocked(self.schedule, self.leaving, self.states)
 
     @property
@@ -200,12 +205,14 @@ def plan(
     staged: RolloutStage = "",
     catalogue: Catalogue | None = None,
 ) -> Plan:
-    """Schedule all replicas and compose the desired state of the fleet.
+    """Schedule all replicas and compose the desired state of the fleet. Raises PlanError.
 
-    `existing` are the ModelReplicas and ModelEndpoints of the last run. `invalid` are resources with invalid manifests:
-    the objects that earlier runs composed for them, returned by `earlier`, stay unchanged. Without `observed`
-    everything is assumed to be as desired. `statuses` and ModelRoutes (`routed`) are those of the last run.
-    `catalogue`: prices of nodes. Raises PlanError.
+    `existing`: the ModelReplicas and ModelEndpoints of the last run.
+    `invalid`: resources with invalid manifests. The objects that earlier runs composed for them are left unchanged.
+    `earlier`: a function that returns these objects.
+    `observed`: if unset, everything is assumed to match the desired state.
+    `statuses`, `routed`: the statuses and the ModelRoutes of the last run.
+    `catalogue`: prices of nodes.
     """
     context = Context(
         build_fleet(resources, existing, invalid, earlier),
@@ -308,7 +315,7 @@ def _failed(decided: Plan) -> frozenset[Key]:
 
 
 def _is_same(successor: Plan, current: Plan) -> bool:
-    """Return whether two successive plans are equal."""
+    """Return True if two successive plans are equal."""
     return (successor.composed, successor.traffic.endpoints, successor.frozen) == (
         current.composed,
         current.traffic.endpoints,
@@ -317,7 +324,7 @@ def _is_same(successor: Plan, current: Plan) -> bool:
 
 
 def _lacks_endpoints(decided: Plan) -> bool:
-    """Return whether a replica does not serve yet, so that it has no endpoint."""
+    """Return True if any replica does not serve yet and therefore has no endpoint."""
     return any(state.serving is not True for state in decided.states.values())
 
 
@@ -387,8 +394,10 @@ def _decided(
     existing: Sequence[Replica],
     options: Options | None,
 ) -> Mended:
-    """Return the placements of all replicas, with other ones for those that found no node, and the nodes that their
-    pods are bound to."""
+    """Return the placements of all replicas, and the nodes that their pods are bound to.
+
+    Replicas with an unschedulable pod have other placements.
+    """
 
     def decide(clusters: Sequence[Cluster], others: Sequence[Replica]) -> Schedule:
         return bound_schedule(deployments, clusters, others, options)
@@ -445,7 +454,7 @@ def _unreachable_edits(context: Context, desired: Iterable[api.ModelReplica], ed
 def _by_deployment(
     context: Context, deployments: Iterable[Deployment]
 ) -> tuple[tuple[Replica, ...], tuple[Replica, ...]]:
-    """Split existing replicas into those whose deployment exists and those whose deployment was deleted."""
+    """Split existing replicas into replicas of existing deployments and replicas of deleted deployments."""
     deployment_keys = {deployment.key for deployment in deployments}
     replicas = [adapters.replica(replica) for replica in context.fleet.replicas.values()]
     running = tuple(replica for replica in replicas if (replica.namespace, replica.deployment) in deployment_keys)
@@ -457,7 +466,7 @@ def _by_deployment(
 def _edited(
     context: Context, decided: Schedule, replicas: Sequence[api.ModelReplica], rollouts: Mapping[Key, Rollout]
 ) -> frozenset[Key]:
-    """Return the kept replicas whose specification changed since the last run, or that a rollout restarts."""
+    """Return the kept replicas with a specification that changed since the last run, or that a rollout restarts."""
     earlier_replicas = context.fleet.replicas
     edited = {
         _key(replica)
@@ -483,7 +492,7 @@ def _refuse_equal_names(replicas: Iterable[api.ModelReplica], manual: Mapping[Ke
 
 
 def scheduler_inputs(context: Context, platforms: Mapping[str, Platform]) -> tuple[list[Deployment], list[Cluster]]:
-    """Return the deployments and clusters as the scheduler uses them, with those whose manifests have errors."""
+    """Return the deployments and clusters in the format of the scheduler, including resources with manifest errors."""
     fleet = context.fleet
     deployments = [
         adapters.deployment(resource, fleet.caches, context.prices.currency) for resource in fleet.deployments.values()
@@ -519,7 +528,7 @@ def _silent(context: Context, cluster: str) -> bool:
 
 
 def _manual(volumes: Volumes, capacity: Iterable[Cluster]) -> dict[Key, api.ModelReplica]:
-    """Return the hand-written ModelReplicas whose cluster exists."""
+    """Return the hand-written ModelReplicas on existing clusters."""
     cluster_names = {cluster.name for cluster in capacity}
     return {
         key: _mounting(key, replica, volumes)

@@ -42,9 +42,12 @@ class Phase:
 class Staged:
     """ModelCache on its clusters.
 
-    `phases` are those of the clusters that its selector matches, `leaving` those of other clusters where replicas still
-    mount it. `objects` and `copies` are by cluster; `copies` are the values of Secrets that its Jobs need there.
-    `warnings` are about edits of its manifest that cannot be applied to existing volumes."""
+    `phases`: the phases of the clusters that its selector matches.
+    `leaving`: the phases of other clusters with replicas that still mount the cache.
+    `objects`: objects by cluster.
+    `copies`: values of Secrets that its Jobs need, by cluster.
+    `warnings`: warnings about edits of its manifest that cannot be applied to existing volumes.
+    """
 
     namespace: str
     name: str
@@ -59,20 +62,25 @@ class Staged:
 
 @dataclass
 class _Mounts:
-    """Claims of a cache that replicas mount or mounted before, by cluster, and the clusters on which replicas
-    mount a claim now."""
+    """Current and former mounts of a cache."""
 
     claims: dict[str, set[str]] = field(default_factory=dict)
+    """Claims that replicas mount now or mounted before, by cluster."""
     current_clusters: set[str] = field(default_factory=set)
+    """Clusters with a replica that mounts a claim now."""
 
 
 def stage(
     volumes: Volumes, clusters: Mapping[str, api.InferenceCluster], replicas: Iterable[api.ModelReplica]
 ) -> tuple[Staged, ...]:
-    """Return every cache of the fleet. `clusters` are the known ones, `replicas` all composed ModelReplicas.
+    """Return every cache of the fleet.
 
-    On a cluster that the selector no longer matches, a cache stays, and its download completes, as long as a replica
-    mounts it; so does one whose manifest was deleted. A cache whose manifest has errors stays unchanged.
+    If the selector no longer matches a cluster, the cache remains on the cluster and completes its download while a
+    replica mounts it. The same applies to a cache with a deleted manifest. A cache with manifest errors is left
+    unchanged.
+
+    `clusters`: the known clusters.
+    `replicas`: all composed ModelReplicas.
     """
     context = volumes.context
     mounts: dict[Key, _Mounts] = {}
@@ -101,7 +109,7 @@ def stage(
 
 
 def _kept(volumes: Volumes, cache: Key, cluster: str, claims: Set[str]) -> tuple[Object, ...]:
-    """Return these claims as earlier runs composed them, and the Jobs that fill them, until those have completed."""
+    """Return these claims from earlier runs, and the Jobs that fill them until the Jobs have completed."""
     observed = volumes.context.observed_cluster(cluster)
     kept_objects = []
     for value in volumes.earlier(cache, cluster):

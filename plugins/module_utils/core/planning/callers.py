@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Callers of gateways in mode Model of whom only observations say that they have keys."""
+"""Callers of Model gateways with API keys that only observations contain."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..text import nearest, some
 from .context import Context
 
 Keys = tuple[api.InferenceGateway, Sequence[KeySecret]]
-"""Gateway that asks for keys, and the Secrets that have those of its callers."""
+"""Gateway that requires API keys, and the Secrets with the API keys of its callers."""
 
 _MAKE = "the playbook modelplane.fleet.keys makes keys"
 
@@ -40,7 +40,7 @@ def key_warnings(context: Context, keys: Sequence[Keys]) -> Iterator[str]:
 
 
 def unread_groups(policies: Iterable[api.CallerPolicy]) -> Iterator[str]:
-    """Yield the policies of these whose callers are selected by labels of Secrets, which are not read."""
+    """Yield a warning for each policy that selects callers by labels of Secrets, because Secrets are not read."""
     for policy in policies:
         selector = policy.spec.caller_selector
         if selector and not policy.is_for_everyone:

@@ -27,7 +27,9 @@ KINDS = (*registry.KINDS, "ServingStack")
 class Platform:
     """InferenceCluster with its objects on the control cluster.
 
-    `resource` has the computed status if the cluster is observed. `status` is None when the fleet is not observed."""
+    `resource`: includes the computed status if the cluster is observed.
+    `status`: None if the fleet is not observed.
+    """
 
     resource: api.InferenceCluster
     objects: tuple[Object, ...]
@@ -68,8 +70,10 @@ def pools_without_nodes(context: Context) -> Iterator[str]:
 
 
 def with_observed_nodes(context: Context, cluster: Cluster) -> Cluster:
-    """Return a cluster whose pools offer only the devices of observed nodes and of nodes that an autoscaler or a cloud
-    might add, if the run read the nodes."""
+    """Return a cluster limited to the devices of observed nodes and of nodes that an autoscaler or a cloud might add.
+
+    If the run did not read the nodes, the cluster is returned unchanged.
+    """
     observed = context.observed_cluster(cluster.name)
     resource = context.fleet.clusters[cluster.name]
     if observed is None or observed.unavailable is None:
@@ -121,7 +125,7 @@ def _unavailable_devices(pool: Pool, node: UnavailableNode) -> tuple[int, ...]:
 
 
 def _is_starting(node: UnavailableNode) -> bool:
-    """Return whether a node might be new: it is not Ready, or a driver has not published its devices."""
+    """Return True if a node might be new: it is not Ready, or a driver has not published its devices."""
     return node.reason == NOT_READY or node.reason.startswith(NO_DEVICES)
 
 

@@ -25,15 +25,19 @@ RolloutStage = Literal["", "step", "hold", "forecast"]
 
 @dataclass(frozen=True)
 class Context:
-    """Inputs of a reconciliation.
+    """Inputs of a reconcile pass.
 
-    `observed` is None for a fleet that is not observed: everything is then assumed to be as desired. `earlier` returns
-    the objects that earlier runs composed for a resource, `statuses` are the previous statuses. `rollout` is the number
-    of clusters that may roll out an edit of one deployment at a time; it needs observations. `catalogue`: the prices
-    that the user has beside those of InferenceClasses. `assumed`: the prices of a question. `routed`: the ModelRoutes
-    of the last run. `staged`: rollouts on unobserved clusters perform one step (`step`) or no step (`hold`) instead of
-    all steps at once. `forecast` assumes that all replicas serve except `failed` ones. `frozen`: in a forecast, the
-    replicas whose pods have an old revision although their ModelReplica is unchanged.
+    `observed`: None if the fleet is not observed. Then everything is assumed to match the desired state.
+    `earlier`: a function that returns the objects that earlier runs composed for a resource.
+    `statuses`: the previous statuses.
+    `rollout`: the number of clusters that may roll out an edit of one deployment at a time. It requires observations.
+    `catalogue`: the prices of the user in addition to the prices of InferenceClasses.
+    `assumed`: the prices of a query.
+    `routed`: the ModelRoutes of the last run.
+    `staged`: rollouts on unobserved clusters perform one step (`step`) or no step (`hold`) instead of all steps at
+    once.
+    `forecast`: assume that all replicas serve except `failed` replicas.
+    `frozen`: in a forecast, replicas with pods of an old revision although their ModelReplica is unchanged.
     """
 
     fleet: Fleet
@@ -56,12 +60,12 @@ class Context:
 
     @cached_property
     def serving(self) -> ServingIndex:
-        """Return what gateways in mode Model serve."""
+        """Index of the models that Model gateways serve."""
         return ServingIndex(self.fleet.model_gateways, self.fleet.services.values(), self.fleet.clusters.values())
 
     @cached_property
     def selection(self) -> PolicySelection:
-        """Return which ModelServices the CallerPolicies select."""
+        """Selection of ModelServices by CallerPolicies."""
         return PolicySelection(self.fleet.policies.values(), self.fleet.services.values())
 
     @cached_property
@@ -90,8 +94,10 @@ class Context:
         return {}
 
     def served_name(self, deployment: api.ModelDeployment) -> str:
-        """Return the name under which gateways in mode Model ask the engines of a deployment for their model; "" when
-        none reaches it."""
+        """Return the model name that Model gateways send to the engines of a deployment.
+
+        The name is "" if no Model gateway reaches the deployment.
+        """
         if not self.fleet.model_gateways:
             return ""
         metadata = deployment.spec.template.metadata
@@ -100,37 +106,37 @@ class Context:
         return f"{deployment.namespace}/{deployment.name}" if reached else ""
 
     def observed_cluster(self, cluster: str) -> ObservedCluster | None:
-        """Return the observation of a workload cluster; None when it was not observed."""
+        """Return the observation of an inference cluster; None if it was not observed."""
         observed = self.observed.clusters.get(cluster) if self.observed else None
         return None if observed is None or observed.declared else observed
 
     def answered(self, cluster: str) -> bool:
-        """Return True when a workload cluster was reachable, so that objects that were not observed do not exist."""
+        """Return True if an inference cluster was reachable, so that objects that were not observed do not exist."""
         observed = self.observed_cluster(cluster)
         return observed is not None and not observed.unreachable
 
     def declared(self, cluster: str) -> bool:
-        """Return True when a workload cluster is assumed to be as declared: its objects are files, or it was never
-        observed."""
+        """Return True if a cluster is assumed to match its manifest: its objects are files, or no run observed it."""
         if self.observed is None:
             return True
         observed = self.observed.clusters.get(cluster)
         return observed.declared if observed else not was_observed(self._status(cluster))
 
     def advances(self, cluster: str) -> bool:
-        """Return whether an edit changes all replicas on an inference cluster at once, because no run observes them."""
+        """Return True if an edit changes all replicas on an inference cluster at once, because no run observes them."""
         return self.declared(cluster) and not self.staged
 
     def is_file(self, cluster: str) -> bool:
-        """Return True when the objects of a workload cluster are known to be files."""
+        """Return True if the objects of an inference cluster are known to be files."""
         observed = self.observed.clusters.get(cluster) if self.observed else None
         return observed is not None and observed.declared
 
     def declared_gateway(self, cluster: str) -> tuple[str, str]:
-        """Return the gateway of a declared workload cluster whose manifest has none: its address, and its URL if that
-        is not plain HTTP.
+        """Return the gateway of a cluster that is assumed to match its manifest, if the manifest declares none.
 
-        It is that of earlier runs: requests must not change their destination because a cluster was not observed."""
+        The result is the address of the gateway, and its URL if it does not use plain HTTP. Both are the values of
+        earlier runs: requests must not change their destination because a cluster was not observed.
+        """
         earlier_status = self._status(cluster)
         address = text(earlier_status, "gateway", "address")
         return (address, text(earlier_status, "gateway", "url")) if address else (assumed_address(cluster), "")

@@ -18,9 +18,9 @@ from .fleet import Key
 
 
 def evicted(context: Context, decided: Schedule) -> list[api.ModelReplica]:
-    """Return the ModelReplicas that have to leave but may stay for a while, sorted by name.
+    """Return the ModelReplicas that must leave but may remain for a while, sorted by name.
 
-    None when the fleet is not observed, as it would not be known when to remove them.
+    The result is None if the fleet is not observed, because it would be unknown when to remove them.
     """
     if context.observed is None:
         return []
@@ -84,8 +84,10 @@ def blocked(
 
 
 def unplaced(context: Context, decided: Schedule) -> Iterator[str]:
-    """Yield the deployments whose replicas leave clusters for fewer places elsewhere, in a fleet that is not observed,
-    where none stays for that."""
+    """Yield a warning for each deployment that has more evicted replicas than new placements, in an unobserved fleet.
+
+    In such a fleet, no evicted replica remains until its replacement serves, because no run observes the replacement.
+    """
     if context.observed is not None:
         return
     new = Counter(
@@ -112,7 +114,10 @@ def unplaced(context: Context, decided: Schedule) -> Iterator[str]:
 
 
 def _marked(replica: api.ModelReplica, preempted_by: str) -> api.ModelReplica:
-    """Return a ModelReplica by which later runs know that another deployment has its place."""
+    """Return a ModelReplica annotated with the deployment that preempted it, for later runs.
+
+    If no deployment preempted it, the ModelReplica is returned unchanged.
+    """
     if not preempted_by:
         return replica
     annotations = {**replica.annotations, PREEMPTED_ANNOTATION: preempted_by}

@@ -19,8 +19,9 @@ Own = TypeVar("Own", bound=api.Resource)
 Key = tuple[str, str]
 """Namespace (empty for cluster-scoped kinds) and name."""
 Earlier = Callable[[Ref], Sequence[tuple[str, Object]]]
-"""Function that returns the objects which earlier runs composed for a resource, each with its workload cluster, or ""
-for the control cluster."""
+"""Function that returns the objects that earlier runs composed for a resource.
+
+Each object has its inference cluster, or "" for the control cluster."""
 
 
 def nothing_earlier(ref: Ref) -> Sequence[tuple[str, Object]]:
@@ -33,9 +34,12 @@ def nothing_earlier(ref: Ref) -> Sequence[tuple[str, Object]]:
 class Fleet:
     """Resources by kind, and the state of the last run.
 
-    `replicas` and `endpoints` are the existing ModelReplicas and composed ModelEndpoints, `manual` hand-written
-    ModelReplicas, `manual_before` those of the last run, `external` hand-written ModelEndpoints. `held` are resources
-    with invalid manifests: the objects composed for them stay. `held_models` are the gateways in mode Model among them.
+    `replicas`, `endpoints`: the existing ModelReplicas and composed ModelEndpoints.
+    `manual`: hand-written ModelReplicas.
+    `manual_before`: hand-written ModelReplicas of the last run.
+    `external`: hand-written ModelEndpoints.
+    `held`: resources with invalid manifests. The objects composed for them remain.
+    `held_models`: the Model gateways among these resources.
     """
 
     deployments: dict[Key, api.ModelDeployment] = field(default_factory=dict)
@@ -55,31 +59,32 @@ class Fleet:
 
     @property
     def path_gateway(self) -> api.InferenceGateway | None:
-        """The gateway of the control cluster; None where there is none, or one of that name is on another cluster."""
+        """Path-based gateway of the control cluster; None without a gateway of this name on the control cluster."""
         gateway = self.gateways.get(CONTROL_CLUSTER_GATEWAY)
         return gateway if gateway and gateway.is_of_control_cluster else None
 
     @property
     def serves_paths(self) -> bool:
-        """Return whether services have paths on the control cluster: not in a fleet whose gateways are in mode Model.
+        """Return True if services have paths on the control cluster: with a path-based gateway or no Model gateway.
 
-        They are there before any gateway is, and stay while the manifest of the gateway has errors."""
+        The paths exist before any gateway does, and remain while the manifest of the gateway has errors.
+        """
         return self.has_path_gateway or not self.has_model_gateways
 
     @property
     def has_path_gateway(self) -> bool:
-        """Return whether the control cluster has a gateway, also one whose manifest has errors."""
+        """Return True if the control cluster has a gateway, including a gateway with manifest errors."""
         ref = Ref(api.InferenceGateway.KIND, "", CONTROL_CLUSTER_GATEWAY)
         return (ref in self.held and ref.name not in self.held_models) or self.path_gateway is not None
 
     @property
     def has_model_gateways(self) -> bool:
-        """Return whether there are gateways in mode Model, also ones whose manifests have errors."""
+        """Return True if the fleet has Model gateways, including gateways with manifest errors."""
         return bool(self.model_gateways or self.held_models)
 
     @property
     def model_gateways(self) -> list[api.InferenceGateway]:
-        """Return the gateways in mode Model, by name."""
+        """Return the Model gateways by name."""
         return [gateway for __, gateway in sorted(self.gateways.items()) if gateway.mode == "Model"]
 
 
@@ -89,10 +94,14 @@ def build_fleet(
     held_refs: Iterable[Ref] = (),
     earlier: Earlier = nothing_earlier,
 ) -> Fleet:
-    """Return the fleet of these resources. `existing` are the ModelReplicas and ModelEndpoints of the last run.
+    """Return the fleet of these resources.
 
-    A gateway with an invalid manifest is in mode Model when `earlier` runs composed objects of it for a workload
-    cluster: those of mode Path are all on the control cluster."""
+    A gateway with an invalid manifest is a Model gateway if earlier runs composed objects of it for an inference
+    cluster. All objects of a path-based gateway are on the control cluster.
+
+    `existing`: the ModelReplicas and ModelEndpoints of the last run.
+    `earlier`: a function that returns the objects of earlier runs.
+    """
     fleet = _last_run(existing, frozenset(held_refs))
     gateways = (ref for ref in fleet.held if ref.kind == api.InferenceGateway.KIND)
     fleet.held_models = frozenset(ref.name for ref in gateways if any(cluster for cluster, __ in earlier(ref)))
@@ -122,7 +131,7 @@ def _add_exported(fleet: Fleet, replicas: Sequence[api.ModelReplica]) -> None:
 
 
 def _add_written(fleet: Fleet, key: Key, resource: api.Resource) -> bool:
-    """Add a resource of a kind that only users write; False for those of other kinds."""
+    """Add a resource of a kind that only users write; return False for other kinds."""
     if isinstance(resource, api.ModelDeployment):
         fleet.deployments[key] = resource
     elif isinstance(resource, api.InferenceCluster):
@@ -143,7 +152,10 @@ def _add_written(fleet: Fleet, key: Key, resource: api.Resource) -> bool:
 
 
 def _last_run(existing: Iterable[api.Resource], held_refs: frozenset[Ref]) -> Fleet:
-    """Return the state of the last run. Hand-written replicas, which have manifests, are included only when held."""
+    """Return the state of the last run.
+
+    Hand-written replicas have manifests, so `manual` contains only the replicas that are frozen.
+    """
     fleet = Fleet(held=held_refs)
     for resource in existing:
         key = (resource.namespace, resource.name)
@@ -159,7 +171,7 @@ def _last_run(existing: Iterable[api.Resource], held_refs: frozenset[Ref]) -> Fl
 
 
 def _add_endpoint(fleet: Fleet, key: Key, resource: api.ModelEndpoint) -> None:
-    """Add a ModelEndpoint. One that was exported with its replica is state; any other one is hand-written."""
+    """Add a ModelEndpoint. If it was exported with its replica, it is state. Otherwise, it is hand-written."""
     if resource.labels.get(names.MANAGED_BY_LABEL) != names.MANAGED_BY:
         fleet.external[key] = resource
     elif key not in fleet.endpoints:

@@ -1,7 +1,9 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Gateways in mode Model that left the manifests, and stay until those that take their place answer; and models for
-which gateways stop answering."""
+"""Draining Model gateways: gone from the manifests, kept until their replacement is ready.
+
+The module also warns about models that gateways stop serving.
+"""
 
 from __future__ import annotations
 
@@ -22,15 +24,18 @@ ROUTE = "AIGatewayRoute"
 
 @dataclass(frozen=True)
 class LeavingGateway:
-    """Gateway that stays on a cluster. `certificate`: that of the CA (PEM) by which clusters know it. `waits_for`: what
-    has to be there before it is removed. `address` is "" where it has none; `models` is how many it routes."""
+    """Model gateway that left the manifests and remains on a cluster."""
 
     name: str
     cluster: str
     certificate: str
+    """CA certificate (PEM) that inference clusters use to authenticate the gateway."""
     waits_for: str
+    """Condition that must be met before the gateway is removed."""
     address: str
+    """Address of the gateway, "" if it has no address."""
     models: int
+    """Number of models that the gateway routes."""
 
     @property
     def ref(self) -> Ref:
@@ -39,27 +44,31 @@ class LeavingGateway:
 
     @property
     def warning(self) -> str:
-        """Message that says why it stays."""
+        """Warning with the reason for keeping the gateway."""
         return f"InferenceGateway {self.name} has left the manifests, and stays on cluster {self.cluster} {self.until}"
 
     @property
     def message(self) -> str:
-        """Message that says so where its name is known."""
+        """Reason for keeping the gateway, for output that already names the gateway."""
         return f"Has left the manifests, and stays {self.until}"
 
     @property
     def until(self) -> str:
-        """Time until which it stays, as part of a sentence."""
+        """Condition for the removal, as part of a sentence."""
         return f"until {self.waits_for}"
 
 
 def leaving_gateways(
     context: Context, serving: Mapping[str, api.InferenceGateway], routes: Mapping[str, Sequence[Object]]
 ) -> Iterator[LeavingGateway]:
-    """Yield the gateways that stay. `serving` are those of the manifests, `routes` their AIGatewayRoutes, by cluster.
+    """Yield the draining gateways.
 
-    One that is known by its status alone stays until its cluster is read, as it may serve there. Without any gateway in
-    the manifests, none takes the place of another one: then all are removed."""
+    If only the status of a gateway is known, it remains until its cluster is read, because it might serve there.
+    Without any gateway in the manifests, no gateway replaces another, and all gateways are removed.
+
+    `serving`: the gateways in the manifests.
+    `routes`: their AIGatewayRoutes by cluster.
+    """
     if not serving:
         return
     refs = [*context.fleet.held, *(gateway.ref for gateway in context.fleet.model_gateways)]
@@ -88,8 +97,13 @@ def leaving_gateways(
 def ending_routes(
     context: Context, serving: Mapping[str, api.InferenceGateway], leaving: Iterable[LeavingGateway]
 ) -> Iterator[str]:
-    """Yield the gateways that answered for services in the last run and no longer do, while no gateway that serves them
-    now did so then. `serving` are those of the manifests, by cluster."""
+    """Yield the gateways that served services in the last run and no longer do, without a replacement from the last
+    run.
+
+    A replacement is a gateway that serves the services now and served them in the last run.
+
+    `serving`: the gateways in the manifests, by cluster.
+    """
     fleet = context.fleet
     held_clusters = {ref.name for ref in fleet.held if ref.kind == api.InferenceCluster.KIND}
     stay = {gateway.name for gateway in fleet.model_gateways if gateway.spec.cluster_name in held_clusters}
@@ -125,9 +139,10 @@ def ending_routes(
 
 
 def _unread(context: Context, ref: Ref) -> Iterator[LeavingGateway]:
-    """Yield a gateway whose CA is known, if its cluster is one of the fleet that was not read.
+    """Yield a draining gateway with a known CA if its cluster belongs to the fleet and was not read.
 
-    Where it is not known which one that is, it may be any."""
+    If its cluster is unknown, any unread cluster of the fleet might be the cluster of the gateway.
+    """
     certificate = known_certificate(context, ref)
     seen = context.observed.control.find(ref.kind, "", ref.name) if context.observed else None
     clusters = {
@@ -174,7 +189,7 @@ def _answering(context: Context, serving: Mapping[str, api.InferenceGateway]) ->
 
 
 def _routes_of(objects: Objects, gateway: str) -> Iterable[Object]:
-    """Return the routes of a gateway to its models, without those of detours."""
+    """Return the routes of a gateway to its models, without overflow routes."""
     gateway_routes = (route for route in objects.of_kind(ROUTE) if label(route, names.GATEWAY_LABEL) == gateway)
     return (route for route in gateway_routes if not is_behind_cluster_gateway(route))
 

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Losses of clusters and node pools, and what runs no longer after them."""
+"""Losses of clusters and node pools, and the replicas that no longer run after a loss."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def loss_of(scenario: Scenario, question: Question) -> Loss:
 
 
 class _Entry:
-    """One entry of a question, and what it selects."""
+    """Entry of a query, and the clusters and node pools that the entry selects."""
 
     def __init__(self, scenario: Scenario, entry: Lost, path: str) -> None:
         self._scenario, self._entry, self._path = scenario, entry, path
@@ -84,7 +84,7 @@ class _Entry:
         return matches
 
     def pools(self) -> dict[PoolKey, frozenset[str]]:
-        """Return the zones that pools lose: the one that is named, else all of them, which is written as none."""
+        """Return the zones that each node pool loses: the named zone, or "" for all zones."""
         entry = self._entry
         pool_keys = [(cluster.name, pool.name) for cluster in self.clusters() for pool in cluster.pools]
         if entry.pool is not None:
@@ -107,7 +107,7 @@ class _Entry:
 
 
 def _zones(scenario: Scenario, key: PoolKey) -> frozenset[str]:
-    """Return the zones of a pool; none for one that names none."""
+    """Return the zones of a pool; empty if the pool names no zone."""
     cluster = scenario.context.fleet.clusters.get(key[0])
     pools = (cluster.spec.node_pools if cluster else None) or ()
     return frozenset(zone for pool in pools if pool.name == key[1] for zone in pool.zones or ())
@@ -123,7 +123,7 @@ def _lost_nodes(pool: Pool, lost: Iterable[str], zones: frozenset[str]) -> int:
 
 
 def without(scenario: Scenario, lost: Loss) -> tuple[Scenario, tuple[Displaced, ...]]:
-    """Return a fleet after a loss, before anything is placed again, and what ran where the loss is."""
+    """Return a fleet after a loss and before rescheduling, and the replicas that the loss displaced."""
     clusters = tuple(_left(cluster, lost) for cluster in scenario.clusters if cluster.name not in lost.clusters)
     lost_pools = {(cluster, pool) for (cluster, pool) in lost.nodes if pool not in _pools(clusters, cluster)}
     displaced = [
@@ -178,12 +178,15 @@ def pools_of(replica: Replica) -> dict[str, None]:
 
 
 def _crowded(scenario: Scenario, running: Sequence[Replica], cluster: Cluster, pool: str) -> list[Replica]:
-    """Return the replicas that have no room on a pool that lost nodes. It is not known what ran on these nodes: what
-    chooses last when replicas are placed goes first."""
+    """Return the replicas that exceed the remaining capacity of a node pool with lost nodes.
+
+    The replicas on the lost nodes are unknown. Therefore, the replicas that the scheduler places last are displaced
+    first.
+    """
     order = {deployment.key: deployment.order for deployment in scenario.deployments}
 
     def rank(replica: Replica) -> tuple[bool, object]:
-        # Replicas that users wrote are not placed again, and so go last.
+        # Hand-written replicas are not placed again, so they are displaced last.
         key = (replica.namespace, replica.deployment)
         return bool(replica.deployment), (order.get(key, (0, "", *key)), replica.index, replica.name)
 
@@ -199,7 +202,7 @@ def _crowded(scenario: Scenario, running: Sequence[Replica], cluster: Cluster, p
 
 
 def _most(limit: int, fits: Callable[[int], bool]) -> int:
-    """Return the largest number up to a limit that fits, where all smaller ones fit too."""
+    """Return the largest number up to a limit that fits, if all smaller numbers fit too."""
     low, high = 0, limit
     while low < high:
         middle = (low + high + 1) // 2

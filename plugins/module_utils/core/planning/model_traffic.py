@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Traffic through gateways in mode Model: their objects on the clusters of the fleet, and the services they serve."""
+"""Traffic through Model gateways: their objects on the clusters of the fleet, and the services that they serve."""
 
 from __future__ import annotations
 
@@ -56,8 +56,10 @@ from .traffic import missing_credential
 
 @dataclass(frozen=True)
 class RoutedModel:
-    """ModelService on a gateway in mode Model. `problems` are the reasons why endpoints that it matches get no requests
-    there, by their names."""
+    """ModelService on a Model gateway.
+
+    `problems`: the reasons for matched endpoints that receive no requests at the gateway, by endpoint name.
+    """
 
     route: Route
     problems: Mapping[str, str]
@@ -71,24 +73,26 @@ class RoutedModel:
 
 @dataclass(frozen=True)
 class ModelTraffic:
-    """Objects of gateways in mode Model by workload cluster, and what they serve.
-
-    `control` are the ModelRoutes, `copies` the values of Secrets that gateways need on their clusters. `refused` are
-    gateways that are not composed, each with the reason; `leaving` are those that stay though they left the manifests.
-    `hosts` are the clusters with a gateway, `cluster_gateways` those where one listens for it; `sizes` are those of the
-    configurations of gateways whose keys are known.
-    """
+    """Objects of Model gateways, and the models that the gateways serve."""
 
     routes: tuple[RoutedModel, ...] = ()
     objects: Mapping[str, Sequence[Object]] = field(default_factory=dict)
+    """Objects by inference cluster."""
     control: tuple[Object, ...] = ()
+    """ModelRoutes."""
     copies: tuple[tuple[str, SecretCopy], ...] = ()
+    """Values of Secrets that gateways need on their clusters."""
     refused: Mapping[str, str] = field(default_factory=dict)
+    """Gateways that are not composed, each with the reason."""
     leaving: tuple[LeavingGateway, ...] = ()
+    """Gateways that left the manifests but remain on their clusters."""
     warnings: tuple[str, ...] = ()
     hosts: frozenset[str] = frozenset()
+    """Clusters with a Model gateway."""
     cluster_gateways: frozenset[str] = frozenset()
+    """Clusters with an ingress gateway that listens for Model gateways."""
     sizes: Mapping[str, ConfigurationSize] = field(default_factory=dict)
+    """Configuration sizes of the gateways with known API keys."""
 
 
 def model_traffic(
@@ -97,7 +101,10 @@ def model_traffic(
     replicas: Iterable[api.ModelReplica],
     endpoints: Sequence[api.ModelEndpoint],
 ) -> ModelTraffic:
-    """Return the traffic through the gateways in mode Model. `endpoints` are the composed endpoints of the replicas."""
+    """Return the traffic through the Model gateways.
+
+    `endpoints`: the composed endpoints of the replicas.
+    """
     refused, serving = _gateways(context, platforms)
     if not context.fleet.model_gateways and not _kept(context):
         return ModelTraffic(warnings=tuple(ending_routes(context, {}, ())))
@@ -183,7 +190,7 @@ def _served(
 def _readable_keys(
     serving: Mapping[str, api.InferenceGateway], keys: Mapping[str, list[KeySecret] | None]
 ) -> list[tuple[api.InferenceGateway, list[KeySecret]]]:
-    """Return the gateways whose Secrets with API keys are observed, with the Secrets."""
+    """Return the gateways with observed API key Secrets, and these Secrets."""
     return [(gateway, secrets) for gateway in serving.values() if (secrets := keys[gateway.name]) is not None]
 
 
@@ -270,8 +277,10 @@ def _routes(served: Iterable[RoutedModel]) -> list[Object]:
 
 
 def _kept(context: Context, leaving: Iterable[LeavingGateway] = ()) -> list[tuple[str, Object]]:
-    """Return the objects of earlier runs on workload clusters that stay: of gateways that left the manifests, and
-    of services and gateways on clusters whose manifests have errors."""
+    """Return the objects of earlier runs that remain on inference clusters.
+
+    They belong to draining gateways, to frozen services, and to gateways on frozen clusters.
+    """
     held_refs = context.fleet.held
     refs = [ref for ref in held_refs if ref.kind == "ModelService"]
     refs += [
@@ -334,11 +343,15 @@ def _routed(
 def _with_overflow(
     context: Context, served: Sequence[RoutedModel], cluster_gateway: ClusterGateway
 ) -> tuple[list[RoutedModel], list[str], bool]:
-    """Return the services of a gateway with the detours that their budgets need, warnings of those that overflow
-    nowhere, and whether any budget would. `cluster_gateway` is that of the gateway's cluster."""
+    """Return the services of a gateway with their overflow routes, warnings, and True if any budget can overflow.
+
+    The warnings name the budgets without an overflow destination.
+
+    `cluster_gateway`: the ingress gateway of the gateway's cluster.
+    """
     models: list[RoutedModel] = []
     refusals: list[str] = []
-    # Gateways that ask for no keys know no callers, and refuse all of services with a policy.
+    # Gateways without authentication cannot identify callers, so they reject all requests to services with a policy.
     authenticated = [model for model in served if model.route.gateway.spec.auth]
     by_namespace = _policies(context)
     budgets = {
@@ -357,9 +370,10 @@ def _with_overflow(
 
 
 def _with_slots(context: Context, cluster: str, routed: RoutedModel) -> RoutedModel:
-    """Return a service whose endpoints keep the slots that they have in the files of a previous build.
+    """Return a service with endpoints in the slots of the previous build.
 
-    Only runs that apply objects themselves can change the weights of a route in stages."""
+    Only runs that apply objects themselves can change the weights of a route in stages.
+    """
     earlier = context.earlier_routing(routed.route.service.ref)
     previous = {identity(value): value for object_cluster, value in earlier if object_cluster == cluster}
     objects = tuple(settled(value, previous.get(identity(value))) for value in routed.objects)
@@ -375,8 +389,12 @@ def _policies(context: Context) -> dict[str, list[api.CallerPolicy]]:
 
 
 def _accepts(context: Context, cluster: str, namespace: str, labels: Mapping[str, str]) -> bool:
-    """Return whether the cluster gateway on a gateway's cluster has accepted any generation of a route with these
-    labels. The result does not change while the cluster is unreachable."""
+    """Return True if the ingress gateway of a cluster has accepted any generation of a route with these labels.
+
+    The result is also True for an unobserved or unreachable cluster.
+
+    `cluster`: the cluster of a Model gateway.
+    """
     seen = context.observed_cluster(cluster)
     if context.declared(cluster) or seen is None or seen.unreachable:
         return True
@@ -392,8 +410,10 @@ def _accepts(context: Context, cluster: str, namespace: str, labels: Mapping[str
 def _rights(
     context: Context, gateway: api.InferenceGateway, served: Iterable[RoutedModel], secrets: Sequence[KeySecret] | None
 ) -> Iterator[tuple[str, NamespaceRights]]:
-    """Yield the rights that the policies of each namespace with routes give at a gateway with these Secrets. One that
-    asks for no keys knows no caller, whatever a request says."""
+    """Yield the permissions that the policies of each namespace with routes grant at a gateway with these Secrets.
+
+    A gateway without authentication knows no caller, whatever a request contains.
+    """
     by_namespace = _policies(context)
     for namespace in _by_namespace(served):
         policy_rights: list[Rights] = []
@@ -408,8 +428,7 @@ def _rights(
 
 
 def _key_secrets(context: Context, gateway: api.InferenceGateway) -> list[KeySecret] | None:
-    """Return the Secrets with keys of a gateway's callers; None when it is not known which there are, and for one that
-    asks for no keys."""
+    """Return the Secrets with API keys of a gateway; None if they are unknown or the gateway has no authentication."""
     if gateway.spec.auth is None:
         return None
     if gateway.spec.auth.api_key is None:
@@ -425,8 +444,10 @@ def _key_secrets(context: Context, gateway: api.InferenceGateway) -> list[KeySec
 
 
 def _unread(context: Context, unread: Collection[api.InferenceGateway]) -> list[api.CallerPolicy]:
-    """Return the policies for services of these gateways, whose Secrets with keys are not read, of whose callers none
-    is remembered."""
+    """Return the policies for services of these gateways, if no earlier run stored callers of the policy.
+
+    `unread`: gateways with API key Secrets that are not read.
+    """
     return [
         policy
         for __, policy in sorted(context.fleet.policies.items())
@@ -459,7 +480,8 @@ def _remembered(context: Context, policy: api.CallerPolicy) -> list[KeySecret]:
 
 
 def _copies(gateway: api.InferenceGateway, served: Iterable[RoutedModel]) -> Iterable[SecretCopy]:
-    """Yield the values of Secrets that a gateway needs: its certificates, the keys of callers, those of backends."""
+    """Yield the values of Secrets that a gateway needs: its certificates, API keys of callers, and credentials of
+    backends."""
     system = names.SYSTEM_NAMESPACE
     cluster = {names.CLUSTER_LABEL: names.label_value(gateway.spec.cluster_name or "")}
     owner = _sorted({**control_labels(gateway, names.GATEWAY_LABEL), **cluster})
@@ -486,7 +508,10 @@ def _sorted(labels: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
 def _clients(
     context: Context, gateways: Iterable[api.InferenceGateway], leaving: Iterable[LeavingGateway]
 ) -> dict[str, str]:
-    """Return the certificates (PEM) of the CAs by which clusters know gateways, by name, as far as they are known."""
+    """Return the known CA certificates (PEM) of gateways by gateway name.
+
+    Inference clusters use these certificates to authenticate gateways.
+    """
     certificates = {gateway.name: gateway.certificate for gateway in leaving}
     certificates.update((gateway.name, _client_authority(context, gateway)) for gateway in gateways)
     return {name: certificate for name, certificate in certificates.items() if certificate}
@@ -500,8 +525,12 @@ def _cluster_gateways(
     used: Iterable[str],
     overflowing: Collection[str],
 ) -> dict[str, Sequence[Object]]:
-    """Return the objects by which gateways in mode Model reach clusters with engines, and those of their own clusters
-    that count budgets behind their cluster gateway (`overflowing`)."""
+    """Return the objects that connect Model gateways to ingress gateways, by cluster.
+
+    The result contains clusters with engines and the clusters in `overflowing`.
+
+    `overflowing`: clusters of Model gateways that count budgets behind the ingress gateway of their own cluster.
+    """
     if not hosts:
         return {}
     has_path = context.fleet.path_gateway is not None
@@ -522,7 +551,7 @@ def _listens(value: Object) -> bool:
 
 
 def _client_authority(context: Context, gateway: api.InferenceGateway) -> str:
-    """Return the certificate (PEM) of the CA by which clusters know a gateway, "" while it is not known."""
+    """Return the CA certificate (PEM) that clusters use to authenticate a gateway; "" while it is unknown."""
     seen = context.observed_cluster(gateway.spec.cluster_name or "")
     observed = seen.objects.find("ConfigMap", constants.SYSTEM_NAMESPACE, constants.MODEL_GATEWAY_CA) if seen else None
     written_one = (gateway.status and gateway.status.client_ca_certificate) or ""
@@ -532,7 +561,7 @@ def _client_authority(context: Context, gateway: api.InferenceGateway) -> str:
 def _divided_budgets(
     rights_by_cluster: Mapping[str, Mapping[str, NamespaceRights]], served: Mapping[str, Sequence[RoutedModel]]
 ) -> Iterable[str]:
-    """Yield budgets of groups of callers that are several. Those of callers that manifests name are a problem there."""
+    """Yield divided budgets of groups of callers. Validation reports divided budgets of callers in manifests."""
     messages: dict[str, str] = {}
     for cluster, namespace_rights in rights_by_cluster.items():
         for namespace, routes in _by_namespace(served[cluster]).items():
@@ -549,7 +578,7 @@ def _divided_budgets(
 def _too_many_rules(
     rights_by_cluster: Mapping[str, Mapping[str, NamespaceRights]], served: Mapping[str, Sequence[RoutedModel]]
 ) -> Iterable[str]:
-    """Yield budgets that are too many for one object, as groups of callers are large."""
+    """Yield budgets that are too many for one object because groups of callers are large."""
     messages: dict[str, str] = {}
     for cluster, namespace_rights in rights_by_cluster.items():
         for namespace, routes in _by_namespace(served[cluster]).items():
@@ -562,7 +591,7 @@ def _too_many_rules(
 
 
 def _foreign_policies(context: Context, served: Mapping[str, Sequence[RoutedModel]]) -> Iterable[str]:
-    """Yield the SecurityPolicies of others on routes, or on the gateways of these."""
+    """Yield the SecurityPolicies of other owners on routes or on their gateways."""
     for cluster, routes in served.items():
         seen = context.observed_cluster(cluster)
         contested_routes = contested(seen.objects) if seen else {}
@@ -597,8 +626,8 @@ def _opened(context: Context, served: Mapping[str, Sequence[RoutedModel]]) -> It
 
 
 def _had_auth(context: Context, ref: Ref) -> bool:
-    """Return whether a gateway asked for keys in the last run."""
-    # By the name of its policy, as observations have no spec of it.
+    """Return True if a gateway required API keys in the last run."""
+    # The name of the policy decides, because observations do not contain its spec.
     return any(identity(value)[1::2] == ("SecurityPolicy", CALLERS_POLICY) for __, value in context.earlier(ref))
 
 

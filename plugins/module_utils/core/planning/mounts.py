@@ -20,11 +20,13 @@ def remount(
 ) -> api.ModelReplica:
     """Return a ModelReplica with its volume.
 
-    `existing` is the replica of the last run, None for a new one; `keeps_pods` is False for a recreated replica. A
-    running replica switches to another volume when that contains the weights, or at once when the fleet is not
-    observed. Until then a serving replica stays unchanged, since an edit of a deployment and one of its cache may
-    belong together; a replica that does not serve gets its edits on its current volume. While a cache is invalid or
-    missing, its replicas keep their volumes.
+    A running replica switches to another volume when the volume contains the weights, or at once if the fleet is not
+    observed. Before the switch, a serving replica is left unchanged, because an edit of a deployment and an edit of its
+    cache might belong together. A replica that does not serve gets its edits on its current volume. While a cache is
+    invalid or missing, its replicas keep their volumes.
+
+    `existing`: the replica of the last run, None for a new replica.
+    `keeps_pods`: False for a recreated replica.
     """
     reference = desired.spec.model_cache_ref
     if reference is None:
@@ -59,7 +61,7 @@ def remount(
 def _mount(
     cache: api.ModelCache, volume: str, earlier_volume: PreviousVolume | None = None, *, read_only: bool = False
 ) -> MountedCache:
-    """Return the reference to a volume of a cache. Defaults are omitted, as in earlier versions."""
+    """Return the reference to a volume of a cache. Defaults are omitted for compatibility with earlier versions."""
     layout = cache.spec.hugging_face.layout if cache.spec.hugging_face else FOLDER
     options: dict[str, Any] = {} if layout == FOLDER else {"layout": layout}
     if read_only:

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Nodes that placed replicas need of pools that may be empty, and whose autoscaler then starts none for them."""
+"""Nodes for placed replicas in node pools that can be empty, if the autoscaler does not start a first node."""
 
 from __future__ import annotations
 
@@ -35,11 +35,13 @@ class _Provisioned:
 
 
 def nodes_needed(plan: Plan, resources: Iterable[api.Resource]) -> tuple[NodesNeeded, ...]:
-    """Return the nodes needed of every pool that may have none, has devices to claim, and is in a cloud whose
-    autoscaler does not start its first node; sorted by cluster and pool.
+    """Return the nodes needed per node pool, sorted by cluster and pool.
 
-    `resources`: the resources of the fleet, of which only cloud clusters are read. A cluster whose pools are unknown
-    needs no nodes, because its workloads are unknown too. Pods that share nodes are packed, however the plan counts.
+    The result contains each pool that can be empty, has devices to claim, and has an autoscaler that does not start a
+    first node. A cluster with unknown pools needs no nodes, because its workloads are unknown too. Pods that share
+    nodes are packed, regardless of the accounting of the plan.
+
+    `resources`: the resources of the fleet. Only its cloud clusters are read.
     """
     known_clusters = {cluster.name: cluster for cluster in plan.clusters if not cluster.unknown}
     direct = {
@@ -83,8 +85,11 @@ def _nodes(plan: Plan, capacity: FleetCapacity, cluster: str, pool: Pool) -> int
 
 
 def _provisioned(platform: Platform, direct: api.CloudCluster | None) -> _Provisioned | None:
-    """Return the cluster in its cloud, by what an InferenceCluster became, or by what is written beside an Existing
-    one. None where the fleet creates none, or where an autoscaler needs no help."""
+    """Return the cluster in its cloud; None if the fleet creates none, or if its autoscaler needs no help.
+
+    The cloud cluster is composed from the InferenceCluster. For an InferenceCluster with the source Existing, it is the
+    cloud cluster in the manifests.
+    """
     source = platform.resource.spec.cluster
     cloud, block = registry.BY_SOURCE.get(source.source), registry.block_of(source)
     if cloud is None and direct is not None and source.source == "Existing":
@@ -100,8 +105,10 @@ def _provisioned(platform: Platform, direct: api.CloudCluster | None) -> _Provis
 
 
 def _charge(plan: Plan, capacity: FleetCapacity, clusters: Container[str]) -> dict[tuple[str, str], bool]:
-    """Charge all replicas on these clusters. Return the pools with replicas, by cluster and pool, and whether any of
-    these replicas does not serve yet."""
+    """Charge all replicas on these clusters, and return the pools with replicas.
+
+    The keys are cluster and pool. A value is True if any of the replicas does not serve yet.
+    """
     waiting: dict[tuple[str, str], bool] = {}
     for resource, replica in zip(plan.composed, plan.running, strict=True):
         cluster, engines = replica.cluster, replica.engines

@@ -148,7 +148,7 @@ class Changes:
             )
 
     def _new_only(self, service: api.ModelService, earlier_endpoints: set[Key]) -> bool:
-        """Return whether a routed service has endpoints, but none that serves, so that it cannot lose any."""
+        """Return True if a routed service has endpoints but none that serves, so that it cannot lose any."""
         selected = any(
             key[0] == service.namespace and selects(service, endpoint.labels)
             for key, endpoint in self.context.fleet.endpoints.items()
@@ -156,13 +156,16 @@ class Changes:
         return selected and not earlier_endpoints
 
     def _may_all_stop(self, owners: Collection[Key]) -> bool:
-        """Return whether all endpoints belong to one deployment whose replicas may all stop at the same time."""
+        """Return True if all endpoints belong to one deployment, and all its replicas may stop at the same time."""
         bounds = [rollout.bounds for rollout in self.rollouts if rollout.key in owners]
         return len(owners) == 1 and any(bound.unavailable >= bound.desired for bound in bounds)
 
     def _is_accepted(self, service: api.ModelService, earlier_endpoints: set[Key]) -> bool:
-        """Return whether the manifests ask for the loss of all endpoints of a service: all its deployments are deleted,
-        scaled to zero or evicted by taints, or all its replicas may restart in place at the same time."""
+        """Return True if the manifests request the loss of all endpoints of a service.
+
+        This applies if all its deployments are deleted, scaled to zero, or evicted by taints. It also applies if all
+        its replicas may restart in place at the same time.
+        """
         lost = earlier_endpoints & self._stopping.keys()
         restarted = lost & (self._restarted.keys() - self._oversized)
         requested_removals = lost & (self._accepted - self._restarted.keys())
@@ -271,5 +274,5 @@ def deployment_labels(deployment: api.ModelDeployment) -> dict[str, str]:
 
 
 def selects(service: api.ModelService, labels: Mapping[str, str]) -> bool:
-    """Return whether a ModelService selects endpoints with these labels."""
+    """Return True if a ModelService selects endpoints with these labels."""
     return any(entry.selector.match_labels.items() <= labels.items() for entry in service.spec.endpoints)

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Questions about a fleet: what would be with clusters lost, manifests added, deployments scaled, or other prices."""
+"""Queries about a fleet: the effect of lost clusters, added manifests, scaled deployments, or other prices."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class QuestionError(ValueError):
 
 
 class Lost(api.Model):
-    """Clusters that are lost, or with `pool` or `zone` pools of them: those to which all that is given applies."""
+    """Lost clusters, or their lost node pools if `pool` or `zone` is set. All specified fields must match."""
 
     MIN_PROPERTIES: ClassVar[int] = 1
 
@@ -80,7 +80,7 @@ class AskedPrices(Prices):
 
 
 class Question(api.Model):
-    """Events of which all happen at once, to ask what would be then."""
+    """Query about the effect of events that all happen at the same time."""
 
     MIN_PROPERTIES: ClassVar[int] = 1
 
@@ -128,9 +128,10 @@ class Question(api.Model):
 
 
 def read_question(variable: object) -> Question:
-    """Return the question that a variable asks: a mapping, or its YAML. Raises QuestionError.
+    """Return the query in a variable: a mapping, or its YAML. Raises QuestionError.
 
-    The name of a cluster stands for `{cluster: NAME}`, one entry for a list of it, and a number for an amount."""
+    The name of a cluster is short for `{cluster: NAME}`, one entry for a list of one entry, and a number for an amount.
+    """
     value = _value(variable, WHAT_IF)
     if isinstance(value, Mapping):
         value = {key: _listed(item) if key in ("lose", "add") else item for key, item in value.items()}
@@ -150,7 +151,10 @@ def read_survival(variable: object) -> Survival:
 
 
 def _value(variable: object, name: str) -> Any:
-    """Return the value of a variable. One that is given as `-e NAME=VALUE` is text, which Ansible cuts at spaces."""
+    """Return the value of a variable. Text is parsed as YAML.
+
+    Ansible passes the value of `-e NAME=VALUE` as text, and splits it at spaces.
+    """
     if not isinstance(variable, str):
         return variable
     parsed = list(documents(Source(name, variable.encode())))
@@ -162,7 +166,7 @@ def _value(variable: object, name: str) -> Any:
 
 
 def _amounts(prices: Any) -> Any:
-    """Return prices with amounts as text, which those of a question, typed on a command line, need not be."""
+    """Return prices with amounts as text. Amounts of a query on a command line can be numbers."""
     if not isinstance(prices, Mapping):
         return prices
     return {

@@ -1,8 +1,8 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Gateways by which clients reach services, and those that go with clusters.
+"""Gateways that clients use to reach services, and gateways that are lost with clusters.
 
-The gateway in mode Path is on the control cluster, which no loss of workload clusters takes.
+The path-based gateway is on the control cluster, so the loss of inference clusters does not affect it.
 """
 
 from __future__ import annotations
@@ -20,14 +20,15 @@ from .leaving_gateways import ROUTE
 
 @dataclass(frozen=True)
 class Reach:
-    """Gateways that serve a service: those in mode Model by name, with their clusters, and whether the one in mode Path
-    does (`has_path`)."""
+    """Gateways that serve a service."""
 
     gateways: Mapping[str, str] = field(default_factory=dict)
+    """Clusters of Model gateways by gateway name."""
     has_path: bool = False
+    """True if the path-based gateway serves the service."""
 
     def on(self, clusters: Collection[str]) -> dict[str, str]:
-        """Return the gateways in mode Model on these clusters."""
+        """Return the Model gateways on these clusters."""
         return {name: cluster for name, cluster in self.gateways.items() if cluster in clusters}
 
     def without(self, clusters: Collection[str]) -> Reach:
@@ -37,16 +38,16 @@ class Reach:
 
     @property
     def is_cut_off(self) -> bool:
-        """Return whether no gateway serves the service."""
+        """Return True if no gateway serves the service."""
         return not self.gateways and not self.has_path
 
 
 def reaches(context: Context, clusters: Collection[str]) -> dict[Key, Reach]:
-    """Return the gateways that serve each service while these clusters are there; nothing in a fleet without a gateway
-    in mode Model, whose services are reached as they always were.
+    """Return the gateways that serve each service while these clusters exist; empty for a fleet without Model gateways.
 
-    Gateways whose manifests have errors stay as they are, and so serve what they served. Those that only stay until
-    others take their place are left out."""
+    Without Model gateways, the loss of clusters does not affect the reachability of services. Gateways with manifest
+    errors are frozen and continue to serve their services. Draining gateways are omitted.
+    """
     fleet = context.fleet
     if not fleet.has_model_gateways:
         return {}
@@ -60,7 +61,7 @@ def reaches(context: Context, clusters: Collection[str]) -> dict[Key, Reach]:
 
 
 def serving_gateways(context: Context, clusters: Collection[str]) -> dict[str, api.InferenceGateway]:
-    """Return the gateways in mode Model that are made on these clusters, by cluster: the first of each one."""
+    """Return the Model gateways that are composed on these clusters, by cluster: the first gateway of each cluster."""
     gateways: dict[str, api.InferenceGateway] = {}
     for gateway in context.fleet.model_gateways:
         cluster = gateway.spec.cluster_name or ""
@@ -70,7 +71,7 @@ def serving_gateways(context: Context, clusters: Collection[str]) -> dict[str, a
 
 
 def drain_warnings(context: Context) -> Iterator[str]:
-    """Yield the gateways on clusters that are drained, which moves replicas alone."""
+    """Yield a warning for each gateway on a drained cluster, because a drain moves only replicas."""
     drained = {
         name
         for name, cluster in context.fleet.clusters.items()

@@ -157,7 +157,7 @@ def _is_unknown(applied: AppliedReplicas | None, history: Sequence[str]) -> bool
 
 
 def _has_other_replicas(cluster: ObservedCluster, recorded: Mapping[tuple[str, str], api.ModelReplica]) -> bool:
-    """Return whether the last applied replicas of a cluster differ from the replicas in the state."""
+    """Return True if the last applied replicas of a cluster differ from the replicas in the state."""
     applied = cluster.applied.replicas if cluster.applied else ()
     return bool(applied) and replicas_digest(applied) != replicas_digest(map(_written, recorded.values()))
 
@@ -232,7 +232,7 @@ def _invalid_replicas(cluster: ObservedCluster) -> set[tuple[str, str]]:
 
 
 def _is_declared(replica: api.ModelReplica, manifests: Collection[Ref]) -> bool:
-    """Return whether the manifests contain the deployment of a replica."""
+    """Return True if the manifests contain the deployment of a replica."""
     deployment = replica.labels.get(names.DEPLOYMENT_LABEL)
     return any(
         ref.kind == api.ModelDeployment.KIND
@@ -247,8 +247,10 @@ def _written(replica: api.ModelReplica) -> Object:
 
 
 def _running_replicas(cluster: ObservedCluster) -> dict[tuple[str, str], tuple[Object, bool]]:
-    """Return the running replicas of a cluster by namespace label and name label: a workload, and whether all workloads
-    of the replica serve."""
+    """Return the running replicas of a cluster by namespace label and name label.
+
+    A value is a workload of the replica, and True if all workloads of the replica serve.
+    """
     running: dict[tuple[str, str], tuple[Object, bool]] = {}
     for workload in cluster.objects:
         labels = fields(workload, "metadata", "labels")

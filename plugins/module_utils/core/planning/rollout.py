@@ -82,7 +82,7 @@ class Rollout:
 
     @property
     def is_step(self) -> bool:
-        """Return whether the step changes any replica."""
+        """Return True if the step changes any replica."""
         return bool(self.placed or self.updating.updated or self.placing.removed)
 
     @property
@@ -250,7 +250,7 @@ def _view(
 
 
 def _has_revision(replicas: Replicas, existing: api.ModelReplica, current: api.ModelReplica) -> bool:
-    """Return whether the pods of a replica have the current revision, so that no pod restarts."""
+    """Return True if the pods of a replica have the current revision, so that no pod restarts."""
     live = replicas.live_revision(existing)
     if live is None:
         return current == existing or replicas.revision(current) == replicas.revision(existing)
@@ -294,7 +294,7 @@ def _without_endpoint(context: Context, replica: api.ModelReplica) -> str:
 
 
 def _is_ready(context: Context, endpoint: api.ModelEndpoint) -> bool:
-    """Return whether the gateway sends requests to an endpoint."""
+    """Return True if the gateway sends requests to an endpoint."""
     if context.observed is None or not context.fleet.serves_paths:
         return True
     backend = backend_of(context.fleet.path_gateway)
@@ -346,8 +346,12 @@ def _surge(placing: Placing) -> int:
 
 
 def with_removals(rollouts: Mapping[Key, Rollout], decided: Schedule, initial: Schedule) -> Schedule:
-    """Return the schedule of a step with the replicas that rollouts remove, and with pending replicas counted against
-    the desired number. `initial`: the schedule without rollouts, which contains the reasons."""
+    """Return the schedule of a step with the replicas that rollouts remove.
+
+    Pending replicas are counted against the desired number.
+
+    `initial`: the schedule without rollouts. It contains the reasons for removals.
+    """
     reasons = {(entry.replica.namespace, entry.replica.name): entry for entry in initial.dropped}
     existing = {(entry.namespace, entry.replica): entry for entry in initial.placements if entry.replica}
     dropped = list(decided.dropped)
@@ -425,7 +429,7 @@ def _candidates(rollout: Rollout, decided: Schedule) -> list[str]:
 
 
 def _has_equal_counts(decided: Schedule, attempt: Schedule, changed: Key) -> bool:
-    """Return whether two schedules have the same number of replicas of all deployments except `changed`."""
+    """Return True if two schedules have the same number of replicas of all deployments except `changed`."""
     counts = [
         Counter(
             (placement.namespace, placement.deployment)
@@ -458,10 +462,11 @@ def outdated_replicas(context: Context, rollouts: Mapping[Key, Rollout]) -> tupl
 
 
 def withdrawn_replicas(context: Context, rollouts: Mapping[Key, Rollout]) -> frozenset[Key]:
-    """Return the replicas whose endpoints are removed from the routes before a restart in place.
+    """Return the replicas with endpoints to remove from the routes before a restart in place.
 
     Other replicas must serve during the restart. A replica with several copies of each engine serves while it restarts,
-    so its endpoint remains."""
+    so its endpoint remains.
+    """
     withdrawn: set[Key] = set()
     for (namespace, __), rollout in rollouts.items():
         if sum(view.serves for view in rollout.views) > len(rollout.restarted):
@@ -571,8 +576,10 @@ def _duration(duration: timedelta) -> str:
 
 
 def serves(desired: Iterable[Object], cluster: ObservedCluster | None) -> bool | None:
-    """Return True when all pods of these workloads are ready and of the applied revision, which may be older than the
-    desired one; None when that is not known."""
+    """Return True if all pods of these workloads are ready and have the applied revision; None if this is unknown.
+
+    The applied revision can be older than the desired revision.
+    """
     return _all(_serves, desired, cluster)
 
 

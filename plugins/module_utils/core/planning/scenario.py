@@ -1,8 +1,8 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Scenarios: a fleet in which everything runs that is planned, and then something is lost or added.
+"""Scenarios: a fleet that runs all planned replicas, and then loses or adds something.
 
-Only replicas are placed, and nothing is composed but endpoints, so that many scenarios of one fleet can be tried.
+Only replicas are placed and only endpoints are composed, so that many scenarios of one fleet can be tried.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from .traffic import usable
 
 @dataclass(frozen=True)
 class Scenario:
-    """A fleet as the scheduler sees it.
+    """Fleet in the format of the scheduler.
 
-    `running` are all replicas that run, those that users wrote among them; `resources` their ModelReplicas by
-    namespace and name.
+    `running`: all running replicas, including hand-written replicas.
+    `resources`: their ModelReplicas by namespace and name.
     """
 
     context: Context
@@ -45,16 +45,18 @@ class Scenario:
     options: Options
 
     def schedule(self) -> Schedule:
-        """Place what is missing."""
+        """Return a schedule that places the missing replicas."""
         return schedule(self.deployments, self.clusters, self.running, self.options)
 
     def schedule_missing(self, among: Container[Key] | None = None) -> Schedule:
-        """Place what is missing of these deployments, of all without them, and decide on nothing else: what runs of
-        other ones only takes capacity. Raises PlanError.
+        """Return a schedule that places only the missing replicas of these deployments. Raises PlanError.
 
-        The answer is that of `schedule` for them, where none of them preempts, and others are complete or found no room
-        before: as nothing that runs moves, what a loss leaves of the fleet has no more room for those than the whole
-        fleet had."""
+        Running replicas of other deployments only use capacity. If `among` is unset, all deployments are placed.
+
+        The result is that of `schedule` if none of these deployments preempts, and if other deployments are complete or
+        were unschedulable before. Running replicas do not move, so a loss creates no capacity for the other
+        deployments.
+        """
         running_counts = self.replicas()
         missing = [
             deployment for deployment in self.deployments if deployment.replicas > running_counts[deployment.key]
@@ -64,11 +66,14 @@ class Scenario:
         return schedule([*chosen, *staying], self.clusters, self.running, self.options)
 
     def _staying(self, chosen: Collection[Key]) -> Iterator[Deployment]:
-        """Yield deployments with the replicas that run and nothing to place: those, not chosen, whose replicas take
-        another capacity when they are among the deployments of a schedule than when they are not.
+        """Yield other running deployments to include in a schedule, because they affect the used capacity.
 
-        `Greedy` gives a pod the first kind of device that fits, and never takes that back. Of a replica without its
-        deployment it only knows the claim, which other kinds may serve as well. `Exact` counts these for both."""
+        The deployments have no replicas to place.
+
+        `Greedy` gives a pod the first kind of device that fits, and never revises the choice. Without its deployment, a
+        replica only has its claim, and other kinds of device might satisfy the claim. `Exact` considers these kinds in
+        both cases.
+        """
         if (self.options.accounting, self.options.search) != ("Devices", "Greedy"):
             return
         several = {cluster.name for cluster in self.clusters if any(map(_has_several_kinds, cluster.pools))}
@@ -78,7 +83,7 @@ class Scenario:
         running_counts = self.replicas()
         for deployment in self.deployments:
             if deployment.key in deployment_keys and deployment.key not in chosen:
-                # `hold` also keeps those that preempt from taking their places.
+                # `hold` also prevents these deployments from preempting replicas.
                 yield replace(
                     deployment, replicas=running_counts[deployment.key], hold="only what is missing of others is placed"
                 )
@@ -88,7 +93,7 @@ class Scenario:
         return Counter((replica.namespace, replica.deployment) for replica in self.running if replica.deployment)
 
     def after(self, decided: Schedule) -> Scenario:
-        """Return the fleet once it is as a schedule of all deployments says."""
+        """Return the fleet after a schedule of all deployments is applied."""
         running = [replica for replica in self.running if not replica.deployment]
         resources = {
             (replica.namespace, replica.name): self.resources[replica.namespace, replica.name] for replica in running
@@ -100,7 +105,7 @@ class Scenario:
         return replace(self, running=tuple(running), resources=resources)
 
     def with_new(self, decided: Schedule) -> Scenario:
-        """Return the fleet in which what a schedule places runs too."""
+        """Return the fleet with the new replicas of a schedule running."""
         placed = [placement for placement in decided.placements if placement.state == "new"]
         new = {(replica.namespace, replica.name): replica for replica in map(self.resource, placed)}
         running = [running_replica(placement, name) for placement, (__, name) in zip(placed, new, strict=True)]
@@ -128,7 +133,7 @@ def running_replica(placement: Placement, name: str) -> Replica:
 
 
 def planned(plan: Plan, options: Options) -> Scenario:
-    """Return the fleet once everything runs that a plan says."""
+    """Return the fleet with all planned replicas running."""
     resources = {(replica.namespace, replica.name): replica for replica in (*plan.replicas, *plan.manual)}
     running = [
         running_replica(placement, replica.name)
@@ -139,7 +144,7 @@ def planned(plan: Plan, options: Options) -> Scenario:
 
 
 def with_resources(scenario: Scenario, resources: Iterable[api.Resource], held: Iterable[Ref]) -> Scenario:
-    """Return a scenario with these resources in place of those it has; what runs stays."""
+    """Return a scenario with other resources. Running replicas remain."""
     endpoints = scenario.context.fleet.endpoints.values()
     existing = [*scenario.resources.values(), *endpoints]
     fleet = build_fleet(resources, existing, held, scenario.context.earlier)
@@ -159,7 +164,7 @@ def with_resources(scenario: Scenario, resources: Iterable[api.Resource], held: 
 
 
 def with_prices(scenario: Scenario, catalogue: Catalogue | None, assumed: AssumedPrices | None) -> Scenario:
-    """Return a scenario with these prices in place of those it has; what runs stays. Raises PricingError."""
+    """Return a scenario with other prices. Running replicas remain. Raises PricingError."""
     context = replace(scenario.context, catalogue=catalogue, assumed=assumed)
     deployments, clusters = scheduler_inputs(context, platforms(context))
     return replace(
@@ -171,7 +176,7 @@ def with_prices(scenario: Scenario, catalogue: Catalogue | None, assumed: Assume
 
 
 def before_plan(scenario: Scenario, plan: Plan) -> Scenario:
-    """Return a scenario in which only that runs which ran before the plan, and replicas that users wrote."""
+    """Return a scenario that runs only the replicas from before the plan and hand-written replicas."""
     deployment_keys = {deployment.key for deployment in scenario.deployments}
     manual = [replica for replica in scenario.running if not replica.deployment]
     ran = [(resource, adapters.replica(resource)) for resource in plan.context.fleet.replicas.values()]
@@ -188,9 +193,12 @@ def before_plan(scenario: Scenario, plan: Plan) -> Scenario:
 def usable_endpoints(
     scenario: Scenario, replicas: Iterable[api.ModelReplica], services: Iterable[api.ModelService] | None = None
 ) -> dict[Key, list[MatchedEndpoint]]:
-    """Return the endpoints of each service to which requests can be sent once these replicas serve.
+    """Return the endpoints of each service that can receive requests once these replicas serve.
 
-    `services`: all of the fleet without it. Endpoints outside of the fleet are among them."""
+    Endpoints outside of the fleet are included.
+
+    `services`: defaults to all services of the fleet.
+    """
     context = scenario.context
     clusters = {cluster.name: cluster for cluster in scenario.clusters}
     composed = [

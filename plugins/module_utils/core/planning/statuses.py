@@ -159,7 +159,7 @@ def _gateway(plan: Plan, observed: Observed) -> Iterator[_Status]:
 
 
 def model_gateway_status(plan: Plan, gateway: api.InferenceGateway) -> Status[InferenceGatewayStatus]:
-    """Return the status of a gateway in mode Model."""
+    """Return the status of a Model gateway."""
     cluster = gateway.spec.cluster_name or ""
     seen = plan.context.observed_cluster(cluster)
     return model_gateway(
@@ -274,7 +274,7 @@ def _routes(plan: Plan) -> Iterator[_RouteStatus]:
 
 
 def _policies(plan: Plan) -> Iterator[_Status]:
-    """Yield the statuses of policies: what gateways that route requests to their services say of their budgets."""
+    """Yield the statuses of policies, with the budgets that gateways of their services report."""
     asking: dict[Ref, list[api.InferenceGateway]] = {}
     for routed_model in plan.models.routes:
         if routed_model.objects and routed_model.route.gateway.spec.auth:

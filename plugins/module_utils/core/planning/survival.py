@@ -1,16 +1,15 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Survival of cluster losses: whether services keep a usable endpoint and deployments keep enough replicas.
+"""Survival of cluster losses: services keep a usable endpoint, and deployments keep enough replicas.
 
 If a loss leaves too few, the module also finds an addition that fixes the shortfall.
 
 Only relevant losses are planned. Replicas on other clusters stay, so only the loss of all clusters with an endpoint of
 a service affects the service. The exception is a deployment that preempts. If a cluster with its replicas is lost, it
 might preempt replicas of lower priority on other clusters. These losses are planned for all services that might lose
-replicas. The same applies to a cluster whose labels hold back pending replicas of such a deployment.
+replicas. The same applies to a cluster with labels that hold back pending replicas of such a deployment.
 
-In a fleet with gateways in mode Model, a service also needs a remaining gateway. A run does not place a lost gateway
-again.
+In a fleet with Model gateways, a service also needs a remaining gateway. A run does not place a lost gateway again.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ from .scenario import Scenario, planned, usable_endpoints
 MOST_LOSSES = 1_000
 """Limit on the losses that are planned. A fleet has as many losses of one cluster as clusters."""
 MOST_TRIES = 40
-"""Limit on the additions that are planned, to find those that fix a shortfall."""
+"""Maximum number of additions that are planned to fix a shortfall."""
 _MOST_REPLICAS = 4
 _MOST_NODES = 8
 _MOST_POOLS = 3
@@ -55,14 +54,15 @@ Kind = Literal["service", "gateway", "deployment"]
 
 @dataclass(frozen=True)
 class Requirement:
-    """Requirement of a service or a deployment: that `least` usable endpoints, or replicas, are left after a loss of up
-    to `clusters` clusters. `places` are the clusters of those that it has, "" for endpoints outside of the fleet.
-    One of kind `gateway` is that of a service for its gateways; `gateways` are those in mode Model by cluster, and ""
-    is the place of the one in mode Path.
+    """Minimum of usable endpoints, replicas, or gateways after the loss of clusters.
 
-    One with `label` is of that label of clusters: `within` are the clusters with it that the deployment may use, and
-    when all of them are lost, there is no such label to have replicas on. `gives_way_to`: clusters whose loss may make
-    other replicas take the places of these.
+    `clusters`: the number of clusters that can be lost.
+    `least`: the number of endpoints or replicas that must remain.
+    `places`: the clusters of the endpoints or replicas, "" for endpoints outside of the fleet.
+    `gateways`: for the kind `gateway`, the Model gateways by cluster, and "" for the path-based gateway.
+    `label`: a label of clusters. If all clusters with this label are lost, the requirement does not apply.
+    `within`: the clusters with this label that the deployment may use.
+    `gives_way_to`: clusters that, if lost, might make other replicas preempt these replicas.
     """
 
     kind: Kind
@@ -93,18 +93,18 @@ class Requirement:
 
     @property
     def is_unmet(self) -> bool:
-        """Return whether less is there than is needed, whatever is lost."""
+        """Return True if the requirement is not met even without a loss."""
         return self.left(()) < self.least
 
     def is_violated_by(self, lost: Clusters) -> bool:
-        """Return whether it has to survive a loss, and less is left elsewhere than is needed, or may be."""
+        """Return True if the requirement covers a loss that leaves too little elsewhere, or might leave too little."""
         if len(lost) > self.clusters or (self.within and self.within <= set(lost)):
             return False
         return self.left(lost) < self.least or (self.places[""] < self.least and not self.gives_way_to.isdisjoint(lost))
 
     @property
     def critical_clusters(self) -> frozenset[str]:
-        """Return the clusters whose loss may leave less of it."""
+        """Clusters that reduce, or might reduce, the remaining endpoints or replicas if they are lost."""
         return (frozenset(self.places) | self.gives_way_to) - {""}
 
     def __str__(self) -> str:
@@ -114,10 +114,13 @@ class Requirement:
 
 @dataclass(frozen=True)
 class Addition:
-    """Something that is added to a fleet: replicas of a deployment, nodes of a pool, or a cluster like another one.
+    """Addition to a fleet: replicas of a deployment, nodes of a pool, or a cluster like another cluster.
 
-    `nodes` are those of each of `pools`, which are the ones that are used on the other cluster. `per_hour` is what
-    these nodes cost in `currency`, None where that is not known; where no price is, there is no currency."""
+    `nodes`: the number of nodes of each of `pools`.
+    `pools`: node pools. For a cluster, these are the used node pools of the other cluster.
+    `per_hour`: the price of these nodes in `currency`, None if it is unknown.
+    `currency`: "" if no price is known.
+    """
 
     deployment: Key | None = None
     replicas: int = 0
@@ -138,8 +141,11 @@ class Addition:
 
 
 def addition_order(addition: Addition) -> tuple[bool, Fraction, int, bool, int, str]:
-    """Return where an addition comes in the order, the cheapest first: by the price of its nodes for an hour, and those
-    without a known price last; then the fewest nodes, a cluster that is there, the fewest replicas."""
+    """Return the sort key of an addition, the cheapest addition first.
+
+    The order is the price of its nodes per hour, with unknown prices last. Then it is the fewest nodes, an existing
+    cluster, and the fewest replicas.
+    """
     is_unknown = addition.nodes > 0 and addition.per_hour is None
     price = addition.per_hour or Fraction(0)
     return is_unknown, price, addition.nodes, addition.is_new_cluster, addition.replicas, str(addition)
@@ -147,14 +153,17 @@ def addition_order(addition: Addition) -> tuple[bool, Fraction, int, bool, int, 
 
 @dataclass(frozen=True)
 class Shortfall:
-    """A requirement that is not met after a loss (without clusters: that is not met at all).
+    """Requirement that is not met after a loss. Without clusters, it is not met at all.
 
-    `left`: what it has then. `pending`: its deployments that find no other place. `preempted`: its replicas elsewhere
-    whose places others take then. `placed`: how many replicas those of its deployments ask for that have a place for
-    each. `remediation`: the cheapest addition with which it is met after every loss, None where none was found, or
-    with `is_searched` False none was searched for. `first_step`: where there is none for a requirement that is not met
-    at all, the cheapest addition with which it is, and the first loss after which it is not then. `losses`: how many
-    losses it does not survive.
+    `left`: the remaining number after the loss.
+    `pending`: its deployments that are unschedulable after the loss.
+    `preempted`: its replicas on other clusters that other deployments preempt after the loss.
+    `placed`: its deployments without pending replicas, each with its desired number of replicas.
+    `remediation`: the cheapest addition that meets the requirement after every loss, None without such an addition.
+    `is_searched`: False if no addition was searched for.
+    `first_step`: the cheapest addition that meets the requirement without a loss, and the first loss that still
+    violates it. It is set only if the requirement is not met at all and has no remediation.
+    `losses`: the number of losses that violate the requirement.
     """
 
     requirement: Requirement
@@ -230,8 +239,7 @@ def _serving_alone(gateways: Sequence[tuple[str, str]]) -> str:
 
 
 def _price_text(remediation: Addition) -> str:
-    """Return the price of the nodes of a remediation, or the criterion by which it is the cheapest one; "" for a
-    remediation without nodes."""
+    """Return the node price of a remediation, or its selection criterion if prices are unknown; "" without nodes."""
     if not remediation.nodes:
         return ""
     if remediation.per_hour is not None:
@@ -242,27 +250,32 @@ def _price_text(remediation: Addition) -> str:
 
 @dataclass(frozen=True)
 class Survey:
-    """Losses of a fleet: how many can matter, how many of them were planned, what has to be left after them, and what
-    is not."""
+    """Losses of a fleet, and their shortfalls."""
 
     requirements: tuple[Requirement, ...] = ()
+    """Endpoints, replicas, or gateways that must remain after losses."""
     losses: int = 0
+    """Number of relevant losses."""
     tried: int = 0
+    """Number of planned losses."""
     shortfalls: tuple[Shortfall, ...] = ()
+    """Requirements that are not met."""
 
     @property
     def left_out(self) -> str:
-        """Return what was not tried; "" when everything was."""
+        """Message about losses that were not tried; "" if all were tried."""
         if self.tried == self.losses:
             return ""
         return f"{self.tried} of {self.losses} losses that services have to survive were tried, single clusters first"
 
 
 def survey(plan: Plan, options: Options, of_fleet: Survival | None = None) -> Survey:
-    """Try the losses that services of a planned fleet have to survive. Raises PlanError.
+    """Try the losses that services of a planned fleet must survive. Raises PlanError.
 
-    `of_fleet`: what services without a field `survive` have to survive. The replicas of `minAvailable` of a deployment
-    have to be left after the losses that its services, or all of the fleet, have to survive.
+    The replicas of `minAvailable` of a deployment must remain after the losses that its services, or the fleet, must
+    survive.
+
+    `of_fleet`: the requirement of services without a field `survive`.
     """
     scenario = planned(plan, options)
     required = _Requirements(scenario, of_fleet)
@@ -291,7 +304,7 @@ def _required(deployments: Iterable[Deployment]) -> dict[Key, list[Minimum]]:
 
 
 class _Requirements:
-    """Losses that services and deployments have to survive, and what has to be left after them."""
+    """Losses that services and deployments must survive, and the endpoints and replicas that must remain."""
 
     def __init__(self, scenario: Scenario, of_fleet: Survival | None) -> None:
         self._priorities = {deployment.key: deployment.priority for deployment in scenario.deployments}
@@ -358,7 +371,7 @@ class _Requirements:
     def _gives_way_to(
         self, scenario: Scenario, requirement: Requirement, held_back: Mapping[Key, frozenset[str]]
     ) -> frozenset[str]:
-        """Return the clusters whose loss might make other deployments preempt replicas of the requirement."""
+        """Return the clusters that, if lost, might make other deployments preempt replicas of the requirement."""
         if not self._preempts or requirement.kind == "gateway":
             return frozenset()
         lowest = min((self._priorities.get(key, 0) for key in self.behind(requirement)), default=0)
@@ -369,17 +382,17 @@ class _Requirements:
         )
 
     def preempts(self, deployments: Iterable[Key]) -> bool:
-        """Return whether any of these deployments preempts."""
+        """Return True if any of these deployments preempts."""
         return not self._preempts.isdisjoint(deployments)
 
     def behind(self, requirement: Requirement) -> list[Key]:
-        """Return the deployments whose replicas a requirement is about."""
+        """Return the deployments that provide the replicas of a requirement."""
         if requirement.kind == "gateway":
             return []
         return self._behind(requirement.key) if requirement.kind == "service" else [requirement.key]
 
     def _behind(self, service: Key) -> list[Key]:
-        """Return the deployments whose replicas are, or would be, endpoints of a service."""
+        """Return the deployments with replicas that are, or would be, endpoints of a service."""
         selectors = [entry.selector.match_labels for entry in self._fleet.services[service].spec.endpoints]
         return [
             key
@@ -415,7 +428,7 @@ def _stricter(survival: Survival, alternative: Survival) -> Survival:
 
 
 def _held_back(scenario: Scenario) -> dict[Key, frozenset[str]]:
-    """Return the deployments whose pending replicas `spread` or `minAvailable` might hold back, with their clusters.
+    """Return the clusters of each deployment with pending replicas that `spread` or `minAvailable` might hold back.
 
     After the loss of such a cluster, its label value might no longer count.
     """
@@ -434,7 +447,7 @@ def _held_back(scenario: Scenario) -> dict[Key, frozenset[str]]:
 
 
 def _losses(requirements: Iterable[Requirement], clusters: Iterable[Cluster]) -> list[Clusters]:
-    """Return the losses after which less is left elsewhere than some requirement asks for, single clusters first."""
+    """Return the losses that violate, or might violate, a requirement, single clusters first."""
     cluster_names = sorted(cluster.name for cluster in clusters)
     violating: set[Clusters] = set()
     for requirement in requirements:
@@ -530,7 +543,7 @@ def _left(requirements: Sequence[Requirement], lost: Clusters, scenario: Scenari
 
 
 class _Remediator:
-    """Search for additions with which requirements are met after every loss."""
+    """Search for additions that meet the requirements after every loss."""
 
     def __init__(self, scenario: Scenario, required: _Requirements) -> None:
         self._scenario, self._required = scenario, required
@@ -582,7 +595,7 @@ class _Remediator:
                 yield Addition(cluster=cluster, pools=pools, nodes=number, is_new_cluster=True)
 
     def _priced(self, addition: Addition) -> Addition:
-        """Return an addition with what its nodes cost."""
+        """Return an addition with the price of its nodes."""
         pools = [
             pool.price
             for cluster in self._scenario.clusters
@@ -597,8 +610,10 @@ class _Remediator:
         return replace(addition, per_hour=per_hour, currency=self._scenario.context.prices.currency)
 
     def _first_loss(self, addition: Addition, requirement: Requirement) -> Clusters | None:
-        """Plan again with an addition, and return the first loss after which a requirement is not met then: without
-        clusters when it is not met at all, or there are too many losses to be tried, None when it is met after each."""
+        """Plan again with an addition, and return the first loss that violates a requirement; None if no loss does.
+
+        The loss is empty if the requirement is not met even without a loss, or if there are too many losses to try.
+        """
         grown = _with(self._scenario, addition)
         grown = grown.with_new(grown.schedule_missing())
         requirements = self._required.of(grown, only=requirement)

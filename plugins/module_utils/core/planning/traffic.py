@@ -24,8 +24,11 @@ from .fleet import Key
 
 @dataclass(frozen=True)
 class RoutedService:
-    """ModelService with its resolved endpoints and its objects. `address` is its URL, "" while the gateway has no
-    address; `held`: the objects are those of earlier runs."""
+    """ModelService with its resolved endpoints and its objects.
+
+    `address`: its URL, "" while the gateway has no address.
+    `held`: True if the objects are from earlier runs.
+    """
 
     namespace: str
     name: str
@@ -55,8 +58,10 @@ def composed_endpoints(
 ) -> tuple[api.ModelEndpoint, ...]:
     """Return the ModelEndpoint of every serving replica behind a gateway with an address.
 
-    `urls` are the known URLs by cluster, "" for a gateway known to have none; `serving` is True for a serving replica,
-    None when that is not known. Endpoints whose state is not known stay unchanged.
+    Endpoints with an unknown state are left unchanged.
+
+    `urls`: the known URLs by cluster, "" for a gateway without a URL.
+    `serving`: True for a serving replica, None if this is unknown.
     """
     endpoints = []
     for replica in replicas:
@@ -118,8 +123,10 @@ def usable(context: Context, endpoint: api.ModelEndpoint) -> bool:
 
 
 def path_problem(context: Context, endpoint: api.ModelEndpoint) -> str:
-    """Return why a gateway in mode Path sends no requests to an endpoint: its URL is not valid, or its credential does
-    not exist; "" when it does."""
+    """Return the reason why a path-based gateway sends no requests to an endpoint; "" if the endpoint is usable.
+
+    The reasons are an invalid URL and a missing credential.
+    """
     return endpoint_problem(endpoint) or missing_credential(context, endpoint)
 
 
@@ -182,7 +189,7 @@ def _service_names(objects: Iterable[Object]) -> frozenset[Key]:
 
 
 def _references(route: Object) -> Iterable[Object]:
-    """Yield every reference of an HTTPRoute to a Service of its own namespace."""
+    """Yield every reference of an HTTPRoute to a Service of the same namespace."""
     # A route whose fields are all owned by another manager has no specification here.
     for rule in entries(route, "spec", "rules") if route["kind"] == "HTTPRoute" else ():
         yield from (reference for reference in rule.get("backendRefs") or () if not reference.get("namespace"))
@@ -200,7 +207,7 @@ def _held(earlier_objects: Sequence[Object], backends: frozenset[Key]) -> tuple[
 
 
 def _without_missing(route: Object, backends: frozenset[Key]) -> Object:
-    """Return a kept route without the backends that no longer exist, as their share of requests would get 500."""
+    """Return a kept route without missing backends, because their share of requests would fail with 500."""
     namespace = route["metadata"].get("namespace", "")
     if all((namespace, reference["name"]) in backends for reference in _references(route)):
         return route

@@ -26,7 +26,7 @@ from .context import Context
 from .fleet import Key
 
 MAX_TRIES = 8
-"""Replicas for which a plan tries to find another place, at most: each costs as much as the plan."""
+"""Maximum number of replicas that a plan tries to place elsewhere. Each attempt costs as much as the plan."""
 
 _READY = "ModelReady"
 
@@ -40,20 +40,21 @@ Pools = frozenset[tuple[str, str]]
 
 @dataclass(frozen=True)
 class Mended:
-    """A schedule with another place for replicas that have a pod without a node. `avoided`: by deployment the pools to
-    which these do not go again. `left` are those for which there is none."""
+    """Schedule with other placements for replicas that have a pod without a node."""
 
     schedule: Schedule
     avoided: Mapping[Key, Pools] = field(default_factory=dict)
+    """Node pools to avoid for these replicas, by deployment."""
     left: tuple[Refusal, ...] = ()
+    """Replicas without another placement."""
 
 
 def mend(
     context: Context, decided: Schedule, capacity: Sequence[Cluster], replicas: Sequence[Replica], decide: Decide
 ) -> Mended:
-    """Give each replica with a pod that finds no node another place, if there is one beside all that is decided.
+    """Return a schedule that moves each replica with an unschedulable pod, if other planned placements leave capacity.
 
-    Its pools and those on which it found none before count as full. What others have stays as it is decided.
+    Its node pools and the pools of its earlier failed placements count as full. Other replicas keep their placement.
     """
     moves: list[Dropped] = []
     avoided_pools: dict[Key, Pools] = {}
@@ -162,7 +163,7 @@ def _unbound(context: Context, decided: Schedule, capacity: Sequence[Cluster]) -
 
 
 def _was_unbound(context: Context, existing: api.ModelReplica) -> bool:
-    """Return whether a replica had an unschedulable pod in an earlier pass or run, according to its status."""
+    """Return True if a replica had an unschedulable pod in an earlier pass or run, according to its status."""
     status = context.statuses.get(existing.ref)
     return _UNSCHEDULABLE in conditions.hold(_READY, status, conditions.unknown(_READY, "")).message
 
@@ -181,13 +182,13 @@ def _pods(replica: api.ModelReplica, observed: ObservedCluster) -> list[Object]:
 
 
 def _is_unschedulable(pod: Object) -> bool:
-    """Return whether an engine pod is unschedulable. Endpoint picker pods can run on nodes of any pool."""
+    """Return True if an engine pod is unschedulable. Endpoint picker pods can run on nodes of any pool."""
     is_picker = constants.PICKER_LABEL in fields(pod, "metadata", "labels")
     return not is_picker and any(failure.reason == _UNSCHEDULABLE for failure in failures(pod))
 
 
 def _leaves(observed: ObservedCluster) -> bool:
-    """Return whether a pod is terminating and will free its devices. On a node that is not Ready, no pod terminates."""
+    """Return True if a pod is terminating and will free its devices. On a node that is not Ready, no pod terminates."""
     lost = {node.name for nodes in (observed.unavailable or {}).values() for node in nodes if node.reason == NOT_READY}
     return any(
         fields(pod, "metadata").get("deletionTimestamp") and text(pod, "spec", "nodeName") not in lost
@@ -209,7 +210,7 @@ def _closed(clusters: Sequence[Cluster], closed_pools: Pools) -> list[Cluster]:
 
 
 def _keeps(decided: Schedule, attempt: Schedule, replica: Replica) -> bool:
-    """Return whether each deployment has the same number of replicas, and all other replicas keep their clusters."""
+    """Return True if all deployments keep their number of replicas, and all other replicas keep their clusters."""
     counts, new_counts = (
         Counter((placement.namespace, placement.deployment) for placement in schedule.placements)
         for schedule in (decided, attempt)

@@ -2,9 +2,9 @@
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """Volumes of a ModelCache on a cluster, and the choice of the one for the desired artifact.
 
-A volume holds one artifact for its whole life, as engines read from it. An edit of the artifact gets another volume,
-and the previous one stays while a replica mounts it. The first volume of a cache on a cluster has the documented names;
-the names of others contain a digest of their artifact.
+A volume holds one artifact for its whole life, because engines read from it. An edit of the artifact creates another
+volume, and the previous volume remains while a replica mounts it. The first volume of a cache on a cluster has the
+documented names. The names of other volumes contain a digest of their artifact.
 """
 
 from __future__ import annotations
@@ -34,8 +34,11 @@ _MOUNTING = ("Pod", "Deployment", "ReplicaSet", "StatefulSet", "LeaderWorkerSet"
 
 @dataclass(frozen=True)
 class Claim:
-    """Known fields of an existing claim: "" and 0 for unknown ones. `size_gib` is the requested size, `volume_gib` that
-    of the volume that the claim got."""
+    """Known fields of an existing claim: "" and 0 for unknown values.
+
+    `size_gib`: the requested size.
+    `volume_gib`: the size of the bound volume.
+    """
 
     artifact: str = ""
     storage_class: str = ""
@@ -91,7 +94,7 @@ class Volumes:
         return self._earlier[cache].get(cluster, ())
 
     def clusters(self, cache: Key) -> frozenset[str]:
-        """Return the clusters on which earlier runs composed objects for a cache."""
+        """Return the clusters with objects of a cache from earlier runs."""
         self.earlier(cache, "")
         return frozenset(self._earlier[cache])
 

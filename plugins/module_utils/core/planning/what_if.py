@@ -1,9 +1,9 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Answers to questions about a fleet: who moves, who finds no place, what services and deployments lose.
+"""Answers to queries about a fleet: moved and unschedulable replicas, and losses of services and deployments.
 
-What is planned counts as running. What is asked happens to it all at once, and what can be placed again is. Prices move
-nothing that runs: with other prices, what is new in the plan is placed by these.
+Planned replicas count as running. All events of a query happen at the same time, and then displaced replicas are placed
+again if possible. Prices do not move running replicas. They only affect the placement of new replicas in the plan.
 """
 
 from __future__ import annotations
@@ -31,16 +31,20 @@ _NOT_YET = "does not run yet, and these prices decide on its place"
 
 @dataclass(frozen=True)
 class Added:
-    """The resources of the fleet with those that a question adds, and those of them whose manifests have errors."""
+    """Resources of the fleet, including the resources that a query adds."""
 
     resources: Sequence[api.Resource]
     held: Iterable[Ref] = ()
+    """Resources with manifest errors."""
 
 
 @dataclass(frozen=True)
 class Move:
-    """Move of a replica: it runs no longer (`gone`, with the reason), another one is placed (`new`), or one
-    takes the place of the other."""
+    """Move of a replica.
+
+    `gone`: the replica that no longer runs, with the reason.
+    `new`: the replica that is placed. With both fields, the new replica replaces the other.
+    """
 
     namespace: str
     deployment: str
@@ -62,13 +66,13 @@ class Count:
 
     @property
     def changes(self) -> bool:
-        """Return whether any of the numbers differs."""
+        """Return True if any of the numbers differs."""
         return not self.before == self.at_once == self.after
 
 
 @dataclass(frozen=True)
 class CeilingExceeded:
-    """A deployment whose replicas cost more than its ceiling, and did not before."""
+    """Deployment that exceeds its cost ceiling after the query, but not before."""
 
     namespace: str
     name: str
@@ -86,17 +90,19 @@ class CeilingExceeded:
 
 @dataclass(frozen=True)
 class LessReach:
-    """A service that loses gateways in mode Model: their names, and what is left."""
+    """Service that loses Model gateways."""
 
     namespace: str
     name: str
     lost: tuple[str, ...]
+    """Names of the lost gateways."""
     left: Reach
+    """Remaining gateways."""
 
 
 @dataclass(frozen=True)
 class LostGateways:
-    """Gateways in mode Model that are lost, with their clusters, and the services that lose them."""
+    """Lost Model gateways with their clusters, and the services that lose them."""
 
     clusters: Mapping[str, str]
     services: tuple[LessReach, ...]
@@ -109,11 +115,12 @@ class LostGateways:
 
 @dataclass(frozen=True)
 class Answer:
-    """The answer to a question.
+    """Answer to a query.
 
-    `pending`: deployments that have more replicas without a place than before. `deployments` and `services` are those
-    whose numbers change; `gateways` are those that are lost, None in a fleet without any in mode Model. `before` and
-    `after` are the fleet as it is planned and as it is then, for what both cost.
+    `pending`: deployments with more unschedulable replicas than before.
+    `deployments`, `services`: deployments and services with changed numbers.
+    `gateways`: the lost gateways, None in a fleet without Model gateways.
+    `before`, `after`: the planned fleet and the resulting fleet, to compare their costs.
     """
 
     question: Question
@@ -131,9 +138,11 @@ class Answer:
 def answer(
     plan: Plan, question: Question, options: Options, added: Added | None = None, catalogue: Catalogue | None = None
 ) -> Answer:
-    """Answer a question about a fleet as it is planned. Raises QuestionError and PlanError.
+    """Answer a query about the planned fleet. Raises QuestionError and PlanError.
 
-    `added`: the resources with those that the question adds. `catalogue`: the prices that it asks for."""
+    `added`: the resources of the fleet and of the query.
+    `catalogue`: the prices of the query.
+    """
     planned_scenario = planned(plan, options)
     queried_scenario = (
         planned_scenario if added is None else with_resources(planned_scenario, added.resources, added.held)
@@ -191,7 +200,7 @@ def _priced(scenario: Scenario, question: Question, catalogue: Catalogue | None)
 
 
 def _over(scenario: Scenario) -> dict[Key, CeilingExceeded]:
-    """Return the deployments whose replicas cost more than their ceiling."""
+    """Return the deployments that exceed their cost ceiling."""
     limits = {
         deployment.key: deployment.cost
         for deployment in scenario.deployments
@@ -227,7 +236,10 @@ def _counts(before: Mapping[Key, int], at_once: Mapping[Key, int], after: Mappin
 
 
 def _lost_gateways(scenario: Scenario, lost: Loss) -> LostGateways:
-    """Return the gateways that are lost with clusters. A lost pool takes none: it is not known on which they run."""
+    """Return the gateways that are lost with clusters.
+
+    The loss of a node pool affects no gateway, because the nodes of gateways are unknown.
+    """
     reach_by_service = reaches(scenario.context, {cluster.name for cluster in scenario.clusters})
     serving = serving_gateways(scenario.context, lost.clusters)
     clusters = {gateway.name: cluster for cluster, gateway in serving.items()}
@@ -248,7 +260,7 @@ def _reasons(displaced: Iterable[Displaced], decided: Schedule) -> dict[Key, str
 
 
 def _moves(before: Scenario, after: Scenario, reasons: Mapping[Key, str]) -> tuple[Move, ...]:
-    """Pair, for each deployment, what runs no longer where it did with what is placed."""
+    """Return the moves of each deployment, as pairs of a stopped replica and a placed replica."""
     ran, runs = ({_place(replica) for replica in scenario.running} for scenario in (before, after))
     stopped: dict[Key, list[Replica]] = {}
     new: dict[Key, list[Replica]] = {}

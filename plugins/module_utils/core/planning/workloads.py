@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Objects of each workload cluster, composed when they are asked for: those of a large fleet take gigabytes."""
+"""Objects of each inference cluster, composed on access because the objects of a large fleet take gigabytes."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from .model_traffic import ModelTraffic
 _PATH, _MODEL = "Path", "Model"
 
 _NEVER_FROZEN = frozenset({"Namespace", "HTTPRoute"})
-"""Kinds whose changes restart no pod. A Namespace belongs to all replicas in it, and a route to all gateways."""
+"""Kinds with changes that restart no pod. A Namespace belongs to all its replicas, and a route to all gateways."""
 
 
 class Workloads(Mapping[str, tuple[Object, ...]]):
-    """The objects of each workload cluster, including clusters without objects.
+    """Objects of each inference cluster, including clusters without objects.
 
-    They are a function of what `inputs` returns, and of nothing else. They are composed at each access, and not kept.
+    They depend only on the result of `inputs`. They are composed at each access and not cached.
     """
 
     def __init__(
@@ -86,8 +86,11 @@ class Workloads(Mapping[str, tuple[Object, ...]]):
         ]
 
     def _parents(self, name: str) -> tuple[str, ...]:
-        """Return the modes of the gateways that send requests to replicas of a cluster. The gateway for those in mode
-        Model is one once it listens: a route that waits for a gateway which is not there would be waited for."""
+        """Return the modes of the gateways that send requests to replicas of a cluster.
+
+        The mode Model is included only once the ingress gateway listens. Otherwise, the run would wait for a route
+        without a gateway.
+        """
         hosts = name in self._models.hosts
         if name in self._models.cluster_gateways:
             return (_PATH, _MODEL) if self._serves_paths and not hosts else (_MODEL,)
@@ -125,7 +128,10 @@ def _attached(value: Object, parents: tuple[str, ...]) -> Iterator[Object]:
 
 
 def distinct(objects: Iterable[Object]) -> tuple[Object, ...]:
-    """Return each object once: several replicas compose the same Namespace, which has to admit the pods of all."""
+    """Return each object once.
+
+    Several replicas compose the same Namespace. It must admit the pods of all of them.
+    """
     unique_objects: dict[tuple[str, str, str], Object] = {}
     for value in objects:
         metadata = value["metadata"]

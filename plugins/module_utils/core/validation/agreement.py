@@ -58,7 +58,10 @@ class _Container:
 
     @classmethod
     def of(cls, member: Any, path: str, title: str) -> _Container | None:
-        """Return the container of a member, whose path is `path`; None if its flags are unknown."""
+        """Return the container of a member; None if its flags are unknown.
+
+        `path`: the path of the member.
+        """
         line = CommandLine.of(member.template.spec.containers[0])
         if line.server is None or not line.is_complete:
             return None
@@ -170,7 +173,7 @@ def _text(sizes: Mapping[str, int] | None) -> str:
 
 
 def _uses_other_launch(container: _Container) -> bool:
-    """Return whether vLLM uses data parallelism over nodes, or a Ray cluster that already exists."""
+    """Return True if vLLM uses data parallelism over nodes, or a Ray cluster that already exists."""
     line = container.line
     if container.server.name != "vllm" or line.has(container.server.gang["nodes"]):
         return False

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Annotations that mean nothing, or not what was meant."""
+"""Annotations without an effect, or with an unintended effect."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def known_annotations(resource: Any, _fleet: object) -> Iterator[Problem]:
 
 
 def deployment_priority(deployment: Any, _fleet: object) -> Iterator[Problem]:
-    """Yield the priority of a deployment that is none."""
+    """Yield an invalid priority annotation of a deployment."""
     value = deployment.annotations.get(PRIORITY_ANNOTATION, "0")
     if not is_priority(value):
         hint = 'Write a whole number as a text, such as "10"; higher comes first'

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Validation of changes: fields that keep the value with which their resource was applied, by `Rule.fixed`."""
+"""Validation of changes: fields with `Rule.fixed` keep the applied value of their resource."""
 
 from __future__ import annotations
 
@@ -16,8 +16,12 @@ from ..wire import Object, fields
 
 
 def changed_fields(resources: Iterable[Resource], applied: Callable[[Ref], Object | None]) -> Iterator[Problem]:
-    """Yield the fields that cannot change and that differ from what was `applied` of a resource, as far as that is
-    known. An API server would refuse them later, when other objects have changed already."""
+    """Yield a problem for each immutable field that differs from its applied value, if that value is known.
+
+    Otherwise, an API server would reject the change later, when other objects have already changed.
+
+    `applied`: a function that returns the applied resource.
+    """
     for resource in resources:
         rules = _fixed(type(resource))
         applied_object = applied(resource.ref) if rules else None

@@ -1,8 +1,8 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Warnings about what node pools in clouds need that an account may lack: reservations, quotas, networks.
+"""Warnings about needs of node pools in clouds that an account might lack: reservations, quotas, networks.
 
-Only manifests are read, so there are warnings, one for each pool. The preflight of a cloud asks the account.
+Only manifests are read, so there are only warnings, one for each pool. The preflight of a cloud queries the account.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Classes(Protocol):
     """InferenceClasses of a fleet."""
 
     def find(self, kind: str, namespace: str, name: str) -> Any:
-        """Return a resource, None where there is none."""
+        """Return a resource; None without it."""
 
 
 def cluster_needs(cluster: Any, fleet: Classes) -> Iterator[Problem]:

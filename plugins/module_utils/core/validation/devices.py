@@ -63,10 +63,10 @@ class Classes(Protocol):
     """InferenceClasses of a fleet."""
 
     def complete(self, kind: str) -> bool:
-        """Return True when there are resources of this kind and all are valid."""
+        """Return True if resources of this kind exist and all are valid."""
 
     def unknown(self, kind: str) -> bool:
-        """Return True when there are resources of this kind, or may be, whose content is not known."""
+        """Return True if the fleet has, or might have, resources of this kind with unknown content."""
 
     def of_kind(self, kind: str) -> Iterable[Any]:
         """Return all resources of a kind."""
@@ -149,7 +149,7 @@ def _misspelt(names_by_user: Mapping[str, object], published: Collection[str], p
 
 
 def is_tiny(amount: str, minimum: int) -> bool:
-    """Return whether a quantity is valid, positive, and smaller than a number."""
+    """Return True if a quantity is valid, positive, and smaller than a number."""
     try:
         return 0 < Quantity.parse(amount).value < minimum
     except QuantityError:
@@ -197,7 +197,7 @@ def _constraints(member: Any) -> Sequence[Any]:
 
 
 def _sure_domains(request: Any) -> set[str]:
-    """Return the domains that every device which the request matches has."""
+    """Return the domains that all devices matched by the request have."""
     expressions = [selector.cel for selector in request.selectors or () if selector.cel]
     return {
         domain

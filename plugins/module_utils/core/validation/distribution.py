@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Validation of what a ModelDeployment asks of the distribution of its replicas against the clusters that exist."""
+"""Validation of the replica distribution of a ModelDeployment against the existing clusters."""
 
 from __future__ import annotations
 
@@ -16,25 +16,27 @@ from ..text import count, nearest, short, some
 
 
 class Clusters(Protocol):
-    """InferenceClusters of a fleet, and the caches that narrow those of a deployment."""
+    """InferenceClusters of a fleet, and the caches that limit the clusters of a deployment."""
 
     @property
     def cluster_labels(self) -> str:
         """Labels of clusters as text."""
 
     def complete(self, kind: str) -> bool:
-        """Return True when there are resources of this kind and all are valid."""
+        """Return True if resources of this kind exist and all are valid."""
 
     def find(self, kind: str, namespace: str, name: str) -> Any:
-        """Return a resource; None when there is none."""
+        """Return a resource; None without it."""
 
     def of_kind(self, kind: str) -> Iterable[Any]:
         """Return all resources of a kind."""
 
 
 def deployment_distribution(deployment: Any, fleet: Clusters) -> Iterator[Problem]:
-    """Yield what is given twice, and what cannot be had of `spread`, `clusterPreferences` and `minAvailable`. Where no
-    cluster may be used, that is what is reported, by the check of its selector."""
+    """Yield duplicate and impossible entries of `spread`, `clusterPreferences`, and `minAvailable`.
+
+    If the deployment can use no cluster, only the check of its selector reports a problem.
+    """
     spec = deployment.spec
     terms = spec.cluster_preferences.terms if spec.cluster_preferences else ()
     labels = [sorted(term.match_labels.items()) for term in terms]
@@ -71,7 +73,7 @@ def _twice(entries: Sequence[object], path: str, message: str) -> Iterator[Probl
 
 
 def _usable(deployment: Any, fleet: Clusters) -> list[Cluster]:
-    """Return the clusters that a deployment selects and tolerates, of which only the labels are known."""
+    """Return the clusters that a deployment selects and tolerates. Only the labels of these clusters are known."""
     reference = deployment.spec.template.spec.model_cache_ref
     cache = fleet.find("ModelCache", deployment.namespace, reference.name) if reference else None
     desired = adapters.deployment(deployment, {(cache.namespace, cache.name): cache} if cache else {})
@@ -110,7 +112,7 @@ def _minimum(entry: Any, replicas: int, clusters: Sequence[Cluster], path: str) 
 
 
 def deployment_spot(deployment: Any, _fleet: object) -> Iterator[Problem]:
-    """Yield a minimum of replicas that are kept off spot nodes which the deployment does not have."""
+    """Yield a minimum of replicas without spot nodes that is more than the replicas of the deployment."""
     spec = deployment.spec
     limits = spec.cost.spot if spec.cost else None
     # Without `replicas` in the manifest an autoscaler sets it.

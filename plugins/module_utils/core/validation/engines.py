@@ -72,8 +72,11 @@ def _image(container: Any, path: str) -> Iterator[Problem]:
 
 
 def _variables(container: Any, path: str) -> Iterator[Problem]:
-    """Yield duplicate variables, as server-side apply merges `env` by name and refuses those, and the key of gateways
-    in mode Model, by which whoever has it is the gateway for all clusters."""
+    """Yield duplicate variables, and variables with the private key of Model gateways.
+
+    Server-side apply merges `env` by name and rejects duplicates. With the key, any holder can act as the gateway for
+    all clusters.
+    """
     first_indexes: dict[str, int] = {}
     for index, variable in enumerate(container.env or ()):
         secret = variable.value_from and variable.value_from.secret_key_ref
@@ -88,7 +91,7 @@ def _variables(container: Any, path: str) -> Iterator[Problem]:
 
 
 def _amounts(container: Any, path: str) -> Iterator[Problem]:
-    """Yield invalid quantities, and requests above their limit, which Kubernetes refuses."""
+    """Yield invalid quantities, and requests above their limit. Kubernetes rejects both."""
     resources = container.resources
     if resources is None:
         return

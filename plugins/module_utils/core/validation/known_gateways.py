@@ -1,8 +1,8 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Validation of what manifests say is known of gateways, in `status`, where no run observes it.
+"""Validation of `status` in manifests of gateways that no run observes.
 
-It becomes part of objects, so it must be what it is for, and never a private key.
+The values become part of objects. They must have the expected content, and must never be a private key.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ADDRESS = re.compile(r"[A-Za-z0-9._:\[\]-]{1,253}")
 
 
 def gateway_status(gateway: Any, _fleet: object) -> Iterator[Problem]:
-    """Yield what is wrong with the status of a gateway."""
+    """Yield problems with the status of a gateway."""
     if gateway.status:
         yield from _address(gateway.status.address, "status.address")
         cluster = gateway.spec.cluster_name or "of the gateway"
@@ -62,14 +62,14 @@ def _address(value: str | None, path: str) -> Iterator[Problem]:
 
 
 def _service_address(value: str | None, path: str) -> Iterator[Problem]:
-    """Yield that an address is none for a Service, of those that are addresses otherwise."""
+    """Yield an address that is valid, but not for a Service."""
     if value and _ADDRESS.fullmatch(value) and not service_address(value):
         hint = "Copy the address in the status of its Gateway cluster-gateway, without a port or brackets"
         yield Problem("must be an IP address that other clusters reach, or a DNS name", path, short(value), hint)
 
 
 def _certificates(value: str | None, path: str, hint: str) -> Iterator[Problem]:
-    """Yield a field with other content than certificates. The problem omits the value, which can be a private key."""
+    """Yield a field with content other than certificates. The problem omits the value: it can be a private key."""
     if value and _CERTIFICATE.sub("", value).strip():
         yield Problem("must be certificates (PEM) and nothing else", path, hint=hint)
     elif value and not all(map(_is_der_sequence, _CERTIFICATE.findall(value))):
@@ -77,7 +77,7 @@ def _certificates(value: str | None, path: str, hint: str) -> Iterator[Problem]:
 
 
 def _is_der_sequence(text: str) -> bool:
-    """Return whether Base64 text is one DER SEQUENCE of the length in its header, as in each certificate."""
+    """Return True if Base64 text is one DER SEQUENCE of the length in its header, as in each certificate."""
     try:
         content = base64.b64decode("".join(text.split()), validate=True)
     except ValueError:

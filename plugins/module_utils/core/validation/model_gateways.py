@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Validation of gateways in mode Model, of what they reach, and of who may call it."""
+"""Validation of Model gateways, of their services and endpoints, and of the access of clients."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def label_sets_of_placement(clusters: Iterable[InferenceCluster]) -> list[Mappin
 
 
 class Serving(NamedTuple):
-    """Service by which a gateway in mode Model reaches something."""
+    """Service that connects a Model gateway to endpoints."""
 
     gateway: InferenceGateway
     service: ModelService
@@ -67,8 +67,12 @@ class Serving(NamedTuple):
 
 
 class Budgets(NamedTuple):
-    """Budgets of a namespace: the rights of its policies as far as manifests name callers, those that are too many
-    rules by the policy that they are reported of, and the budgets (policy, name) that are divided by services."""
+    """Budgets of a namespace.
+
+    `rights`: the permissions of its policies, as far as manifests name callers.
+    `too_many_rules`: the budgets with too many rules, by the policy that reports them.
+    `divided`: the budgets (policy, name) that are divided by services.
+    """
 
     rights: NamespaceRights
     too_many_rules: Mapping[str, TooManyRules]
@@ -76,10 +80,15 @@ class Budgets(NamedTuple):
 
 
 class ServingIndex:
-    """Index, by labels, of what gateways in mode Model serve. `gateways` are those that are made: of each cluster the
-    first one by name. `clusters` give labels to endpoints. `selection` are the services that `policies` select,
-    `endpoints` those of the manifests. `alone`: no gateway is in mode Path. `idle` are the names of gateways that serve
-    nothing."""
+    """Index of the services of Model gateways by label.
+
+    `gateways`: the composed gateways. Of each cluster, this is the first gateway by name.
+    `clusters`: the clusters that define labels of endpoints.
+    `selection`: the services that `policies` select.
+    `endpoints`: the endpoints in the manifests.
+    `alone`: True if all gateways are Model gateways.
+    `idle`: the names of gateways without a service.
+    """
 
     def __init__(
         self,
@@ -133,7 +142,7 @@ class ServingIndex:
                 [rights(policy, (), self.selection.services(policy)) for policy in policies]
             )
             services = self._services.matching(namespace, {})
-            # A gateway that asks for no keys keeps no budgets.
+            # A gateway without authentication does not enforce budgets.
             routed = [_unresolved(services, gateway) for gateway in self.gateways if gateway.spec.auth]
             excess_budgets = {
                 excess.policies[0]: excess
@@ -145,7 +154,7 @@ class ServingIndex:
         return self._budgets[namespace]
 
     def has_openai(self, service: ModelService) -> bool:
-        """Return whether a service selects endpoints that speak OpenAI, which all replicas of the fleet do."""
+        """Return True if a service selects endpoints with the OpenAI API. All replicas of the fleet have this API."""
         key = (service.namespace, service.name)
         if key not in self._with_openai:
             selectors = [entry.selector.match_labels for entry in service.spec.endpoints]
@@ -184,17 +193,17 @@ class ServingIndex:
 
 
 class Fleet(Protocol):
-    """Resources of a fleet, and what its gateways in mode Model serve."""
+    """Resources of a fleet, and the services of its Model gateways."""
 
     @property
     def serving(self) -> ServingIndex:
-        """Return what all gateways in mode Model serve."""
+        """Index of the services of all Model gateways."""
 
     def complete(self, kind: str) -> bool:
-        """Return True when there are resources of this kind and all are valid."""
+        """Return True if resources of this kind exist and all are valid."""
 
     def unknown(self, kind: str) -> bool:
-        """Return True when there are resources of this kind, or may be, whose content is not known."""
+        """Return True if the fleet has, or might have, resources of this kind with unknown content."""
 
     def of_kind(self, kind: str) -> Iterable[Any]:
         """Return all resources of a kind."""
@@ -204,7 +213,7 @@ class Fleet(Protocol):
 
 
 def model_gateway(gateway: Any, fleet: Fleet) -> Iterator[Problem]:
-    """Yield what is wrong with a gateway in mode Model, or because of one."""
+    """Yield problems with a Model gateway, or problems that a Model gateway causes."""
     keys = gateway.spec.auth and gateway.spec.auth.api_key and gateway.spec.auth.api_key.secret_selector
     yield from _impossible(gateway.spec.service_selector, "spec.serviceSelector")
     yield from _impossible(keys, "spec.auth.apiKey.secretSelector")
@@ -229,7 +238,7 @@ def _impossible(selector: LabelSelector | None, path: str) -> Iterator[Problem]:
 
 
 def _gateway_twice(gateway: Any, fleet: Fleet) -> Iterator[Problem]:
-    """Yield gateways of one cluster. All of them have the error, so that the one that is there can be held."""
+    """Yield gateways of one cluster. All of them have the error, so that the existing gateway can be frozen."""
     name = gateway.spec.cluster_name
     models = [candidate for candidate in fleet.of_kind(_GATEWAY) if candidate.mode == gateway.mode == "Model"]
     other_names = [
@@ -254,10 +263,10 @@ def _gateway_services(gateway: InferenceGateway, fleet: Fleet) -> Iterator[Probl
 
 
 def _gateway_keys(gateway: InferenceGateway, fleet: Fleet) -> Iterator[Problem]:
-    """Yield a gateway that lets everyone spend what someone pays for."""
+    """Yield a gateway that lets all clients use the paid API keys of endpoints."""
     if gateway.mode != "Model" or gateway.spec.auth is not None or fleet.unknown(_POLICY):
         return
-    # Where a policy selects a service, such a gateway refuses everyone.
+    # If a policy selects a service, a gateway without authentication rejects all requests to the service.
     services = [service for service in fleet.of_kind(_SERVICE) if not fleet.serving.selection.policies(service)]
     gateway_index = ServingIndex([gateway], services)
     keyed = [
@@ -274,7 +283,7 @@ def _gateway_keys(gateway: InferenceGateway, fleet: Fleet) -> Iterator[Problem]:
 
 
 def _gateway_encryption(gateway: InferenceGateway) -> Iterator[Problem]:
-    """Yield a gateway whose clients send their credentials without encryption."""
+    """Yield a gateway that receives credentials of clients without encryption."""
     auth = gateway.spec.auth
     if gateway.mode == "Model" and auth and gateway.spec.tls is None:
         credentials = " and ".join(name for name, source in (("keys", auth.api_key), ("tokens", auth.jwt)) if source)
@@ -284,7 +293,7 @@ def _gateway_encryption(gateway: InferenceGateway) -> Iterator[Problem]:
 
 
 def _gateway_superseded(gateway: Any, fleet: Fleet) -> Iterator[Problem]:
-    """Yield a gateway that lets everyone call what another gateway asks keys for."""
+    """Yield a gateway without authentication, if another gateway requires authentication for the services."""
     guarded = [other_gateway.name for other_gateway in fleet.serving.gateways if other_gateway.spec.auth is not None]
     message = f"asks callers for no key, unlike InferenceGateway {some(guarded, 3)}: whoever reaches it may call "
     if gateway.mode == "Model" and gateway.spec.auth is None and guarded:
@@ -296,14 +305,14 @@ def _gateway_superseded(gateway: Any, fleet: Fleet) -> Iterator[Problem]:
 
 
 def service_routes(service: Any, fleet: Fleet) -> Iterator[Problem]:
-    """Yield what gateways in mode Model cannot take of a service, and what no gateway takes."""
+    """Yield fields of a service that Model gateways do not support, and fields that have no effect at any gateway."""
     serving = fleet.serving.gateways_of(service)
     count = len(service.spec.endpoints)
     if serving and count > MOST_ENTRIES:
         message = f"has {count} items, and InferenceGateway {serving[0].name}, in mode Model, takes {MOST_ENTRIES}"
         hint = "Divide it into several ModelServices, or select more endpoints with each item"
         yield Problem(message, "spec.endpoints", hint=hint)
-    # A gateway that serves nothing is likely to be meant for this service.
+    # An idle gateway is probably meant for this service.
     if service.spec.timeouts is not None and not serving and fleet.complete(_GATEWAY) and not fleet.serving.idle:
         hint = "Add a gateway in mode Model that serves this service, or remove it"
         yield warning("has no effect: gateways in mode Model have time-outs", "spec.timeouts", hint)
@@ -312,8 +321,11 @@ def service_routes(service: Any, fleet: Fleet) -> Iterator[Problem]:
 
 
 def endpoints_elsewhere(service: ModelService, selector: Mapping[str, str], fleet: Fleet) -> str:
-    """Return the hint for a selector that matches no endpoint in the namespace of a service that gateways in mode Model
-    serve: where endpoints with these labels are. Empty where there are none, and for other services."""
+    """Return the hint for a selector that matches no endpoint in the namespace of a service of a Model gateway.
+
+    The hint names the namespaces of endpoints with these labels. It is empty without such endpoints and for other
+    services.
+    """
     if not fleet.serving.gateways_of(service):
         return ""
     required_labels = {name: value for name, value in selector.items() if name not in _AFTER_PLACEMENT}.items()
@@ -337,7 +349,7 @@ def labels_of_replicas(deployment: Any) -> Mapping[str, str]:
 
 
 def _idle_timeout(service: ModelService) -> Iterator[Problem]:
-    """Yield a time-out that never passes, as that for the whole request is shorter."""
+    """Yield an idle timeout that never expires because the timeout for the whole request is shorter."""
     limits = service.spec.timeouts
     idle, request = (limits.idle, limits.request) if limits else (None, None)
     request_nanos = parse_duration(request or REQUEST_TIMEOUT).nanos
@@ -349,7 +361,7 @@ def _idle_timeout(service: ModelService) -> Iterator[Problem]:
 
 
 def model_endpoint(endpoint: Any, fleet: Fleet) -> Iterator[Problem]:
-    """Yield what gateways in mode Model make of an endpoint that is not what was meant."""
+    """Yield unintended effects of an endpoint at Model gateways."""
     yield from _endpoint_credential(endpoint, fleet)
     yield from _endpoint_usable(endpoint, fleet)
     yield from _endpoint_schema(endpoint, fleet)
@@ -364,7 +376,7 @@ def _endpoint_credential(endpoint: ModelEndpoint, fleet: Fleet) -> Iterator[Prob
 
 
 def _endpoint_usable(endpoint: Any, fleet: Fleet) -> Iterator[Problem]:
-    """Yield why a gateway in mode Model that should use an endpoint does not."""
+    """Yield the reason why a Model gateway does not use an endpoint of its services."""
     # An endpoint that no gateway can use is another problem.
     obstacle = None if endpoint_problem(endpoint) else model_mode_obstacle(endpoint)
     serving = fleet.serving.find(endpoint.namespace, endpoint.labels, placed=True) if obstacle else None
@@ -375,7 +387,7 @@ def _endpoint_usable(endpoint: Any, fleet: Fleet) -> Iterator[Problem]:
 
 
 def _endpoint_schema(endpoint: ModelEndpoint, fleet: Fleet) -> Iterator[Problem]:
-    """Yield an endpoint that does not understand clients of OpenAI, in a service whose other endpoints do."""
+    """Yield an endpoint without the OpenAI API, in a service with other endpoints that have this API."""
     if endpoint.spec.schema_name == OPENAI or model_mode_obstacle(endpoint):
         return
     services = fleet.serving.beside_openai(endpoint.namespace, endpoint.labels)
@@ -386,7 +398,7 @@ def _endpoint_schema(endpoint: ModelEndpoint, fleet: Fleet) -> Iterator[Problem]
 
 
 def _endpoint_name_of_model(endpoint: ModelEndpoint, fleet: Fleet) -> Iterator[Problem]:
-    """Yield a provider that gets the name of a service, and not its own one of the model."""
+    """Yield a provider that receives the name of a service instead of its own name of the model."""
     spec = endpoint.spec
     is_provider = spec.credential is not None and spec.backend_url.lower().startswith("https://")
     if spec.model is not None or not is_provider or model_mode_obstacle(endpoint):
@@ -399,15 +411,17 @@ def _endpoint_name_of_model(endpoint: ModelEndpoint, fleet: Fleet) -> Iterator[P
 
 
 def engine_namespace(resource: Any, fleet: Fleet) -> Iterator[Problem]:
-    """Yield a namespace whose engines would have the paths of the APIs of gateways in mode Model."""
+    """Yield a namespace with engine paths that are also API paths of Model gateways."""
     if resource.namespace in _API_PREFIXES and fleet.serving.gateways:
         message = "is a path of the API of gateways in mode Model: engines in it would get requests for other models"
         yield Problem(message, "metadata.namespace", resource.namespace, "Choose another namespace")
 
 
 def deployment_served_name(deployment: Any, fleet: Fleet) -> Iterator[Problem]:
-    """Yield engines that cannot serve the requests of gateways in mode Model: with another served model name, with an
-    API key of their own, or without the token usage that budgets count."""
+    """Yield engines that cannot serve the requests of Model gateways.
+
+    The engines have another served model name, require an API key, or do not report the token usage for budgets.
+    """
     serving = fleet.serving.find(deployment.namespace, labels_of_replicas(deployment), placed=False)
     if serving is None:
         return
@@ -496,8 +510,8 @@ def _served_name(container: Any, line: CommandLine, model: str, serving: Serving
 def _unknown_server(
     engine: Any, container: Any, line: CommandLine, model: str, serving: Serving, path: str
 ) -> Iterator[Problem]:
-    """Yield an engine whose inference server is unknown, with the settings that the manifest does not state."""
-    # Scripts that start servers of the table have a warning of their own.
+    """Yield an engine with an unknown inference server, and the settings that the manifest does not specify."""
+    # Another check warns about scripts that start servers of the table.
     if line.server or servers_in(line.script):
         return
     texts = (
@@ -531,7 +545,7 @@ def route_by_hand(_route: Any, _fleet: object) -> Iterator[Problem]:
 
 
 def policy_services(policy: CallerPolicy, fleet: Fleet) -> Iterator[Problem]:
-    """Yield a policy without services, and one for callers that no gateway knows."""
+    """Yield a policy without services, and a policy for callers that are unknown to all gateways."""
     selector = policy.spec.services
     path = "spec.services.matchLabels" if selector else "spec"
     services = fleet.serving.selection.services(policy)
@@ -574,7 +588,7 @@ def _tokens(
     serving: Iterable[InferenceGateway],
     namespace_rights: NamespaceRights,
 ) -> Iterator[Problem]:
-    """Yield clients with tokens that gateways do not know, and budgets of groups that would count others."""
+    """Yield clients with tokens that are unknown to gateways, and budgets of groups that would include others."""
     accepted = {gateway.name: gateway.spec.auth.jwt for gateway in serving if gateway.spec.auth}
     for field, jwt_field in (("subjects", "jwt"), ("groups", "jwt.groupsClaim")):
         missing = [
@@ -593,7 +607,10 @@ def _tokens(
 
 
 def _selects_nothing(policy: CallerPolicy, fleet: Fleet, path: str) -> Problem:
-    """Return the problem of a policy without services, with those of other namespaces that it seems to be for."""
+    """Return the problem of a policy without services.
+
+    The problem includes services of other namespaces that the policy was probably meant for.
+    """
     selector = policy.spec.services
     message = f"matches no ModelService in namespace {policy.namespace}"
     if selector is None:
@@ -618,7 +635,7 @@ def _selects_nothing(policy: CallerPolicy, fleet: Fleet, path: str) -> Problem:
 
 
 def _open_to_all(services: Iterable[ModelService], fleet: Fleet) -> str:
-    """Return the end of a message about a policy that selects nothing: which of these services no policy selects."""
+    """Return the end of a message about a policy that selects nothing. It lists the services without any policy."""
     unrestricted = [service.model_name for service in services if not fleet.serving.selection.policies(service)]
     return (
         "" if not unrestricted or fleet.unknown(_POLICY) else f"; every caller with a key may call {some(unrestricted)}"
@@ -626,8 +643,10 @@ def _open_to_all(services: Iterable[ModelService], fleet: Fleet) -> str:
 
 
 def _crowded(policy: CallerPolicy, namespace_budgets: Budgets) -> Iterator[Problem]:
-    """Yield that budgets are too many for one object, of the first policy that they are of, and those of a policy for
-    more services than one rule can name."""
+    """Yield the budgets of a policy that are too many for one object, or that cover too many services for one rule.
+
+    Only the first policy with budgets that are too many reports them.
+    """
     excess = namespace_budgets.too_many_rules.get(policy.name)
     if excess:
         yield Problem(excess.message, "spec.budgets", hint=capitalized(FEWER_RULES))
@@ -643,8 +662,11 @@ def _unresolved(services: Iterable[ModelService], gateway: InferenceGateway) -> 
 
 
 def policy_callers(policy: CallerPolicy, fleet: Fleet) -> Iterator[Problem]:
-    """Yield callers whose names are those of other callers' next keys, a group beside every caller, labels that select
-    nothing, budgets without effect, and callers of no gateway at all."""
+    """Yield problems with the callers of a policy.
+
+    The problems are names of next keys, a group in addition to every caller, and labels that select nothing. Budgets
+    without effect and callers of no gateway are problems too.
+    """
     if not any(fleet.of_kind(_GATEWAY)) and not fleet.unknown(_GATEWAY):
         message = "has no effect without an InferenceGateway in mode Model, and the manifests have none"
         yield warning(
@@ -671,8 +693,11 @@ def policy_callers(policy: CallerPolicy, fleet: Fleet) -> Iterator[Problem]:
 
 
 def _spent_with_others(budgets: Sequence[Budget]) -> Iterator[Problem]:
-    """Yield budgets that are never spent before another one, which has no more in a window that is as long or longer:
-    full windows of one length are in those of the next one."""
+    """Yield budgets that are never used up before another budget.
+
+    The other budget has at most the same quantity, in a window with at least the same length. Full windows of one
+    length are inside the windows of the next length.
+    """
     for index, budget in enumerate(budgets):
         for position, peer in enumerate(budgets):
             is_alike = _alike(budget) == _alike(peer) and _WINDOWS.index(budget.per) <= _WINDOWS.index(peer.per)

@@ -1,10 +1,10 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Validation of what resources mean, alone and together: references, selectors, and invalid combinations.
+"""Validation of resources and of their combination: references, selectors, and invalid combinations.
 
-The fields of all resources here are valid, but for those of `problems_of_invalid`. Problems have the identity of their
-resource and the canonical path. What an error elsewhere may be the cause of is not reported: a reference to an invalid
-resource, or to one that may be in a document which cannot be read.
+The fields of all resources here are valid, except for the resources of `problems_of_invalid`. Problems have the
+identity of their resource and the canonical path. Problems that another error might cause are not reported. Examples
+are references to an invalid resource, or to a resource that might be in an unreadable document.
 """
 
 from __future__ import annotations
@@ -83,11 +83,12 @@ _MOST_SHOWN = 100
 
 @dataclass(frozen=True)
 class Unread:
-    """A document whose resource is not known: of `kind`, of any kind without one. Its names are in `text`, and may be
-    any where that is None."""
+    """Document with an unknown resource."""
 
     kind: str = ""
+    """Kind of the resource, "" for any kind."""
     text: str | None = None
+    """Text that contains the names of the resource, None for any name."""
 
 
 class References:
@@ -144,14 +145,15 @@ def _texts(value: Any, path: str) -> Iterator[tuple[str, str, str]]:
 def _dangling(kind: str, message: str, path: str, value: str, hint: str, fleet: _Fleet) -> Problem:
     """Return the problem of a reference to a missing resource.
 
-    It is an error, most likely a misspelling, when there are resources of that kind. Otherwise it is a warning, as they
-    may be elsewhere (on the control cluster, in another folder)."""
+    If resources of that kind exist, the problem is an error, most likely a misspelling. Otherwise, it is a warning,
+    because the resource might exist elsewhere (on the control cluster, in another folder).
+    """
     severity: Severity = "error" if fleet.has(kind) else "warning"
     return Problem(message, path, value, hint, severity)
 
 
 class _Fleet:
-    """Index of the resources, which keeps every rule linear."""
+    """Index of the resources. It keeps every rule linear."""
 
     def __init__(self, resources: Sequence[Resource], invalid: Collection[Ref], unread: Sequence[Unread]) -> None:
         self._by_kind: dict[str, dict[Ref, Any]] = defaultdict(dict)
@@ -175,12 +177,14 @@ class _Fleet:
         return self._by_kind[kind].get(Ref(kind, namespace, name))
 
     def has(self, kind: str) -> bool:
-        """Return True when there is a resource of the kind, valid or not."""
+        """Return True if a resource of the kind exists, valid or not."""
         return bool(self._by_kind[kind]) or kind in self._invalid_kinds
 
     def exists(self, kind: str, namespace: str, name: str) -> bool:
-        """Return True when there is such a resource, or may be: one that is invalid, even as another kind, or in a
-        document that cannot be read."""
+        """Return True if such a resource exists or might exist.
+
+        A resource might exist if it is invalid, even as another kind, or if a document cannot be read.
+        """
         return (
             Ref(kind, namespace, name) in self._by_kind[kind]
             or (namespace, name) in self._invalid_names
@@ -192,11 +196,11 @@ class _Fleet:
         return any(of in self._unread_with_any_name or name in self._unread_words[of] for of in ("", kind))
 
     def unknown(self, kind: str) -> bool:
-        """Return True when there are resources of this kind, or may be, whose content is not known."""
+        """Return True if the fleet has, or might have, resources of this kind with unknown content."""
         return kind in self._invalid_kinds or not self._unread_kinds.isdisjoint(("", kind))
 
     def complete(self, kind: str) -> bool:
-        """Return True when there are resources of this kind and all are valid."""
+        """Return True if resources of this kind exist and all are valid."""
         return bool(self._by_kind[kind]) and not self.unknown(kind)
 
     def of_kind(self, kind: str) -> Iterable[Any]:
@@ -251,7 +255,7 @@ class _Fleet:
 
     @cached_property
     def serving(self) -> ServingIndex:
-        """Return what all gateways in mode Model serve."""
+        """Index of the services of all Model gateways."""
         read = ("InferenceGateway", "ModelService", "InferenceCluster", "CallerPolicy", "ModelEndpoint")
         return ServingIndex(*(self.of_kind(kind) for kind in read))
 
@@ -321,7 +325,7 @@ class _Fleet:
             )
 
     def selects_an_endpoint(self, namespace: str, selector: Selector) -> bool:
-        """Return True when an endpoint of the manifests, or one that a deployment will get, matches."""
+        """Return True if an endpoint matches: in the manifests, or composed for a deployment later."""
         fixed = {key: value for key, value in selector.items() if key not in (CLUSTER_LABEL, REPLICA_INDEX_LABEL)}
         if not self._placement_is_possible(selector):
             fixed = dict(selector)
@@ -333,7 +337,7 @@ class _Fleet:
         return any(fixed.items() <= labels.items() for labels in candidates)
 
     def may_select_an_endpoint(self, namespace: str, selector: Selector) -> bool:
-        """Return True when an endpoint may match whose labels are not known, as its document has errors."""
+        """Return True if an endpoint with unknown labels might match, because its document has errors."""
         deployment = selector.get(DEPLOYMENT_LABEL)
         for kind in ("ModelEndpoint", "ModelReplica", "ModelDeployment"):
             if kind == "ModelDeployment" and deployment is not None:
@@ -349,7 +353,7 @@ class _Fleet:
         return False
 
     def _placement_is_possible(self, selector: Selector) -> bool:
-        """Return True when replicas may get these labels, whose values are not known before scheduling."""
+        """Return True if replicas might get these labels. Their values are unknown before scheduling."""
         cluster, index = selector.get(CLUSTER_LABEL), selector.get(REPLICA_INDEX_LABEL)
         clusters = self._by_kind["InferenceCluster"]
         cluster_ok = cluster is None or not clusters or self.exists("InferenceCluster", "", cluster)
@@ -357,7 +361,7 @@ class _Fleet:
 
 
 def _nearest(name: str, names: Sequence[str], kind: str) -> str:
-    """Return the hint for a name that is not among `names`, which are sorted."""
+    """Return the hint for a name that is not in the sorted sequence `names`."""
     if not names:
         return f"No {kind} exists: add it to the manifests{_catalogue(name, kind)}"
     # Comparing is slow, so only names that are close in the alphabet are compared.
@@ -450,7 +454,7 @@ def _home(fabric: str) -> Cloud | None:
 
 
 def _fabric_zones(cluster: Any) -> Iterator[Problem]:
-    """Yield pools whose fabric would span zones."""
+    """Yield node pools with a fabric that would span zones."""
     pool_and_zone: dict[tuple[str, str], tuple[str, str]] = {}
     for index, pool in enumerate(cluster.spec.node_pools or ()):
         path = f"spec.nodePools[{index}]"
@@ -508,7 +512,7 @@ def _provisioning(pool: Any, inference_class: Any, source: str, path: str) -> It
 
 
 def _block(inference_class: Any, source: str) -> Any:
-    """Return the block by which nodes of a class are provisioned on a cloud; None where there is none."""
+    """Return the block that provisions nodes of a class on a cloud; None without a block."""
     return getattr(inference_class.spec.provisioning, source.lower(), None)
 
 

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Names of manifests that the fleet gives to objects of its own."""
+"""Names of manifests that are reserved for objects of the fleet."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ _SECRETS = frozenset(
         constants.CLUSTER_GATEWAY_CA,
     }
 )
-"""Secrets of a gateway on its cluster, beside which its certificates are copied."""
+"""Secrets of a gateway on its cluster. Its certificates are copied to the same namespace."""
 
 
 def endpoint_name(endpoint: ModelEndpoint, fleet: Fleet) -> Iterator[Problem]:
-    """Yield the name of an endpoint by which it would take the place of a replica's."""
+    """Yield the name of an endpoint that would replace the endpoint of a replica."""
     if endpoint.labels.get(names.MANAGED_BY_LABEL) != names.MANAGED_BY:
         yield from _of_replica(endpoint, fleet, "whose ModelEndpoint it would replace")
 
 
 def service_name(service: ModelService, fleet: Fleet) -> Iterator[Problem]:
-    """Yield the name of a service whose route on a gateway's cluster would have the name of a replica's."""
+    """Yield the name of a service with a route that would have the name of a replica's route on a gateway's cluster."""
     if fleet.serving.gateways_of(service):
         yield from _of_replica(service, fleet, "whose HTTPRoute it would replace on the cluster of a gateway")
 
@@ -48,7 +48,7 @@ def _of_replica(resource: ModelEndpoint | ModelService, fleet: Fleet, why: str) 
 
 
 def certificate_names(gateway: InferenceGateway, _fleet: object) -> Iterator[Problem]:
-    """Yield certificates of a gateway whose copies would replace Secrets of the fleet."""
+    """Yield certificates of a gateway with copies that would replace Secrets of the fleet."""
     for index, certificate in enumerate(gateway.spec.tls.certificate_refs if gateway.spec.tls else ()):
         if certificate.name in _SECRETS:
             path = f"spec.tls.certificateRefs[{index}].name"

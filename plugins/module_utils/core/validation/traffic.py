@@ -22,7 +22,7 @@ _HINT_ODD = "Write the path that is meant, without '.' and '..', and with one sl
 
 
 def endpoint_target(endpoint: ModelEndpoint, fleet: Fleet) -> Iterator[Problem]:
-    """Yield the problems of a ModelEndpoint's URL. Messages do not contain it, as it may contain keys."""
+    """Yield the problems of a ModelEndpoint's URL. Messages do not contain the URL, because it can contain API keys."""
     yield from _replica_label(endpoint)
     spec = endpoint.spec
     field = f"spec.{spec.backend_field}"
@@ -62,7 +62,7 @@ def _odd_paths(endpoint: ModelEndpoint, fleet: Fleet) -> Iterator[Problem]:
 
 
 def _odd_part(path: str) -> str:
-    """Return the part of a path that proxies and backends read differently; "" if there is no such part."""
+    """Return the part of a path that proxies and backends read differently; "" without such a part."""
     decoded = unquote(path)
     if "%" in decoded or "\\" in decoded or ";" in decoded:
         return "one of '%25', '\\' and ';'"
@@ -81,7 +81,7 @@ def _unsent(url: str, field: str) -> Iterator[Problem]:
 
 
 def _replica_label(endpoint: ModelEndpoint) -> Iterator[Problem]:
-    """Yield the label by which an endpoint outside of the fleet passes for a replica of it."""
+    """Yield the label that makes an endpoint outside of the fleet appear as a replica."""
     deployment = endpoint.labels.get(DEPLOYMENT_LABEL)
     if deployment is not None and endpoint.labels.get(MANAGED_BY_LABEL) != MANAGED_BY:
         message = "is the label of replicas: ModelServices that select those send requests of theirs to this endpoint"
@@ -103,7 +103,7 @@ def refused_endpoints(resources: Iterable[Resource], allowed: AllowedHosts) -> I
 
 
 def service_priorities(service: Any, _fleet: object) -> Iterator[Problem]:
-    """Yield a priority without effect, as all entries have the same."""
+    """Yield a priority without effect, because all entries have the same priority."""
     entries = service.spec.endpoints
     explicit = [index for index, entry in enumerate(entries) if "priority" in entry.model_fields_set]
     if explicit and len({entry.priority for entry in entries}) == 1:

@@ -84,7 +84,7 @@ def _shared_memory(container: Any, path: str) -> Iterator[Problem]:
 
 
 def _bytes(text: str) -> int:
-    """Return a quantity in bytes; 0 for an invalid quantity, which is reported elsewhere."""
+    """Return a quantity in bytes; 0 for an invalid quantity. Another check reports invalid quantities."""
     try:
         return int(Quantity.parse(text).value)
     except QuantityError:

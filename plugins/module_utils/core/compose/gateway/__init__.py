@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Registry of the proxies that can run the control gateway. A new proxy is a file beside traefik.py and a line here."""
+"""Registry of the proxies that can run the control gateway. A new proxy is a file like traefik.py and a line here."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ BACKENDS: Mapping[str, GatewayBackend] = {"Traefik": TRAEFIK}
 
 
 def backend_of(gateway: api.InferenceGateway | None) -> GatewayBackend:
-    """Return the proxy of an InferenceGateway in mode Path.
+    """Return the proxy of a path-based gateway.
 
-    Services may exist before the gateway does; their routes are then those of Traefik, which is the default.
+    Services can exist before the gateway does. Their routes are then the routes of Traefik, the default.
     """
     return BACKENDS[gateway.spec.backend] if gateway and gateway.spec.backend else TRAEFIK
 

@@ -52,7 +52,7 @@ class GatewayBackend(Protocol):
 
     @property
     def parent(self) -> Mapping[str, str]:
-        """ParentRef with which routes attach to the gateway."""
+        """ParentRef that attaches routes to the gateway."""
 
     @property
     def own_service(self) -> ServicePort:

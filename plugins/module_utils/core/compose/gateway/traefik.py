@@ -79,11 +79,13 @@ TRAEFIK = Traefik()
 
 
 def traefik_values(listeners: Sequence[GatewayListener] = ()) -> dict[str, Any]:
-    """Return the values of the Traefik chart. `listeners` are those for HTTPS, which share one port.
+    """Return the values of the Traefik chart.
 
-    Two pods run on two nodes; one at a time may be evicted, and they let streams finish before they terminate. The
-    default timeouts of Traefik stay: the one for reading a request (60 seconds) ends with the request's body and never
-    cuts a response (the traffic tests stream for longer than that); there is none for writing a response.
+    Two pods run on two nodes. Only one pod at a time can be evicted, and streams finish before a pod terminates. The
+    timeouts of Traefik keep their defaults. The timeout for reading a request (60 seconds) ends with the request's body
+    and never cuts a response. The traffic tests stream for longer than that. Writing a response has no timeout.
+
+    `listeners`: the listeners for HTTPS. They share one port.
     """
     ports: dict[str, Any] = {_WEB: _entry_point()}
     if listeners:

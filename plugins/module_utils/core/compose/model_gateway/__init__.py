@@ -1,12 +1,13 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Gateways in mode Model: Envoy Gateway and the AI gateway on one of the fleet's clusters.
+"""Model gateways: Envoy Gateway and the AI gateway on one of the fleet's clusters.
 
-`gateway.py` has what all services of a gateway share, `routes.py` what each service adds, with `backends.py` for its
-endpoints, `callers.py` for who may call it, `selection.py` for the services of each policy, and `overflow.py` for
-budgets beyond which requests go to the next priority; `mtls.py` has the side of workload clusters. `parts.py` is what
-their objects have in common.
+`gateway.py` composes the objects that all services of a gateway share, and `routes.py` the objects of each service. The
+endpoints of a service are in `backends.py`, its access control in `callers.py`, the services of each policy in
+`selection.py`, and budgets with overflow in `overflow.py`. `mtls.py` composes the objects of inference clusters, and
+`parts.py` the common parts.
 
-`needs.py` has what gateways need in the serving stack, `proxies.py` the EnvoyProxies that it applies for them,
-`refusals.py` what clients read of refused requests, and `size.py` the size of a gateway's configuration.
+`needs.py` contains the needs of gateways in the serving stack, and `proxies.py` the EnvoyProxies that the stack
+applies for them. `refusals.py` contains the error responses to clients, and `size.py` the size of a gateway's
+configuration.
 """

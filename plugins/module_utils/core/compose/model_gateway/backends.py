@@ -63,9 +63,9 @@ class Overflow:
     Budgets are counted there. The gateway handles rejected requests as failed endpoints, and retries the next priority.
 
     budgets: policy names and budget names.
-    is_ready: whether requests use the route. Until then, only the objects behind the cluster gateway are composed.
-    names_callers: whether backends outside the fleet get client names, which tokens are counted by.
-    counts_tokens: whether backends outside the fleet get the service name, which tokens are counted by.
+    is_ready: True if requests use the route. Otherwise, only the objects behind the cluster gateway are composed.
+    names_callers: True if backends outside the fleet get client names, to count tokens by client name.
+    counts_tokens: True if backends outside the fleet get the service name, to count tokens by service name.
     """
 
     cluster_gateway: ClusterGateway
@@ -168,10 +168,11 @@ def unasked_keys(target: Target) -> list[str]:
 def backend_objects(
     metadata: Mapping[str, Any], target: Target, *, names_callers: bool = False, withheld: Sequence[str] = ()
 ) -> Iterable[Object]:
-    """Yield the objects of a backend, which all have this metadata.
+    """Yield the objects of a backend. All objects have this metadata.
 
     Backends of the fleet always get client names, other backends only with `names_callers`. `withheld` headers are
-    removed."""
+    removed.
+    """
     name = parts.name_of(metadata)
     address = {"fqdn": {"hostname": target.host, "port": target.port}}
     secure = {"tls": _tls(target)} if target.server else {}

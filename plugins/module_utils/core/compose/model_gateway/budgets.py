@@ -66,9 +66,10 @@ class RateLimiter:
 
 
 def counts_tokens_of_callers(policy: api.CallerPolicy, budgets: Iterable[Budget]) -> bool:
-    """Return whether any of the budgets counts tokens by client name.
+    """Return True if any of the budgets counts tokens by client name.
 
-    Tokens are counted at the end of a response, by the headers that the backend got."""
+    Tokens are counted at the end of a response, by the headers that the backend got.
+    """
     has_names = not policy.is_for_everyone
     return any(budget.unit != "Requests" and (budget.scope == "Caller" or has_names) for budget in budgets)
 
@@ -110,7 +111,7 @@ class _Group:
 
 
 def _groups(routes: Iterable[Route], namespace_rights: NamespaceRights, limiter: RateLimiter) -> list[_Group]:
-    """Return the routes in groups. Routes that share a budget are in one group, which has one policy."""
+    """Return the routes in groups. Routes that share a budget are in one group with one policy."""
     by_name = {route.service.name: route for route in sorted(routes, key=lambda route: route.service.name)}
     together = {name: [name] for name in by_name}
     counted: list[_Covered] = []
@@ -168,7 +169,7 @@ def _annotations(route: Route, limits: Sequence[_Limit]) -> dict[str, Any]:
 
 
 def _retry(group: Iterable[Route]) -> dict[str, Any]:
-    """Return the retries of routes whose number of priorities is not the default."""
+    """Return the retries of routes with a number of priorities other than the default."""
     priorities = max(route.priority_count for route in group)
     return {} if priorities == DEFAULT_PRIORITIES else {"retry": {"numRetries": retries(priorities)}}
 

@@ -34,10 +34,12 @@ _SELECTOR_DIGITS = 10
 
 @dataclass(frozen=True)
 class KeySecret:
-    """Secret with API keys: its labels, and the names of its entries, which are client names."""
+    """Secret with API keys."""
 
     labels: Mapping[str, str]
+    """Labels of the Secret."""
     callers: tuple[str, ...]
+    """Names of the entries of the Secret. They are client names."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +102,7 @@ class NamespaceRights:
         return self._by_service.get(service, ())
 
     def are_shared(self, services: Iterable[str]) -> bool:
-        """Return whether several policies select any of the services."""
+        """Return True if several policies select any of the services."""
         return any(len(self.to(name)) > 1 for name in services)
 
 
@@ -188,7 +190,7 @@ def _in_groups(policy_rights: Rights, groups: Iterable[str]) -> str:
 
 
 def _rule_of_selected(policy: api.CallerPolicy) -> str:
-    """Return the name of the rule for selected clients, which depends on the selector."""
+    """Return the name of the rule for selected clients. The name depends on the selector."""
     selector = policy.spec.caller_selector
     labels = json.dumps(selector.match_labels if selector else {}, sort_keys=True)
     return f"{policy.name}/selected-{sha256(labels.encode()).hexdigest()[:_SELECTOR_DIGITS]}"

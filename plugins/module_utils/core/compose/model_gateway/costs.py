@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Cost of requests in the currency of the price catalog: CEL expressions over tokens, which the AI gateway evaluates.
+"""Cost of requests in the currency of the price catalog: CEL expressions over tokens for the AI gateway.
 
 The rate limit service counts 32-bit integers. Costs are therefore numbers of budget units, such as 0.00001 USD, and the
 cost of each request is rounded up.

@@ -64,7 +64,7 @@ def listener_names(gateway: api.InferenceGateway) -> list[str]:
 
 
 def accepts_tokens(gateway: api.InferenceGateway) -> bool:
-    """Return whether clients of a gateway can send tokens."""
+    """Return True if clients of a gateway can send tokens."""
     return bool(gateway.spec.auth and gateway.spec.auth.jwt)
 
 
@@ -79,7 +79,7 @@ def gateway_metadata(
     """Return the metadata of an object of a gateway.
 
     namespace: "" for cluster-scoped objects. Defaults to the system namespace.
-    cluster: workload cluster for the label, if any.
+    cluster: inference cluster for the label, if any.
     """
     namespace = constants.SYSTEM_NAMESPACE if namespace is None else namespace
     labels = control_labels(gateway, names.GATEWAY_LABEL)
@@ -262,11 +262,13 @@ def _health(gateway: api.InferenceGateway) -> Iterable[Object]:
 def rate_limited(
     gateway: api.InferenceGateway, name: str, parent_ref: Mapping[str, str], answer: str
 ) -> Iterable[Object]:
-    """Yield a route with a rate limit, without which the first and the last budget of a Gateway would fail requests.
+    """Yield a route with a rate limit, to prevent failed requests at the first and the last budget of a Gateway.
 
     Proxies have the rate limit service in their configuration only while a route has a limit. They get a new service
-    after the first limit and lose it before the last one, and respond with 500 in between. `answer` is the
-    HTTPRouteFilter that responds for the route. No request has the header that its limit counts.
+    after the first limit and lose it before the last one, and respond with 500 in between. No request has the header
+    that the limit of this route counts.
+
+    `answer`: the HTTPRouteFilter that responds for the route.
     """
     if gateway.spec.auth is None:
         return

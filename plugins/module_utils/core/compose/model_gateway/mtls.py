@@ -1,9 +1,10 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""TLS between gateways in mode Model and workload clusters, which both prove by certificates who they are.
+"""Mutual TLS between Model gateways and inference clusters.
 
-A workload cluster has a gateway of its own for it, which signs its certificate itself and asks for one of a gateway's
-CA. Gateways reach it by an internal name, which a Service on their cluster resolves.
+An inference cluster has an ingress gateway for this purpose. The ingress gateway signs its own certificate, and
+requires a client certificate from the CA of a Model gateway. Model gateways use an internal name of the ingress
+gateway, and a Service on their cluster resolves the name.
 """
 
 from __future__ import annotations
@@ -30,9 +31,10 @@ _PLAIN = {"name": parts.HTTP, "protocol": "HTTP", "port": 80}
 
 @dataclass(frozen=True)
 class ClusterGateway:
-    """Way of gateways in mode Model to a workload cluster: its internal name, its address, and its CA (PEM).
+    """Connection of Model gateways to an inference cluster: its internal name, its address, and its CA (PEM).
 
-    Each is "" while it is not known."""
+    Each field is "" while it is unknown.
+    """
 
     cluster: str
     hostname: str = ""
@@ -41,7 +43,7 @@ class ClusterGateway:
 
     @property
     def problem(self) -> str:
-        """The reason why no gateway can use it, "" when there is none."""
+        """Reason why no gateway can use the cluster; "" without a problem."""
         if not self.hostname:
             return f"cluster {self.cluster} has no hostname for gateways in mode Model yet"
         if not self.certificate:
@@ -52,9 +54,10 @@ class ClusterGateway:
 
 
 def service_address(address: str) -> str:
-    """Return an address as a Service leads to it: an IP address, or a DNS name in lower case without a dot at its end.
+    """Return an address in the format of a Service: an IP address, or a DNS name in lower case without a trailing dot.
 
-    "" for anything else, such as one with a port, which clusters refuse."""
+    The result is "" for anything else, such as an address with a port. Clusters reject such an address.
+    """
     name = address.removesuffix(".").lower()
     try:
         ip = ip_address(name)
@@ -68,7 +71,7 @@ def service_address(address: str) -> str:
 
 
 def internal_hostname(cluster: str) -> str:
-    """Return the name by which gateways in mode Model reach a cluster: that of a Service on the gateway's cluster."""
+    """Return the host name of a cluster for Model gateways: the name of a Service on the gateway's cluster."""
     return f"{_service_name(cluster)}.{constants.SYSTEM_NAMESPACE}.svc.cluster.local"
 
 
@@ -78,7 +81,7 @@ def _service_name(cluster: str) -> str:
 
 
 def cluster_service_objects(gateway: api.InferenceGateway, cluster_gateway: ClusterGateway) -> tuple[Object, ...]:
-    """Return the objects on a gateway's cluster by which the name of a workload cluster resolves to its address."""
+    """Return the objects on a gateway's cluster that resolve the name of an inference cluster to its address."""
     metadata = gateway_metadata(gateway, _service_name(cluster_gateway.cluster), cluster=cluster_gateway.cluster)
     service: dict[str, Any] = {"apiVersion": "v1", "kind": "Service", "metadata": metadata}
     try:
@@ -86,7 +89,7 @@ def cluster_service_objects(gateway: api.InferenceGateway, cluster_gateway: Clus
     except ValueError:
         return ({**service, "spec": {"type": "ExternalName", "externalName": cluster_gateway.address}},)
     family: AddressType = "IPv4" if version == 4 else "IPv6"
-    # Without an address of its own: the name resolves to the cluster's.
+    # The Service has no cluster IP address, so that its name resolves to the address of the inference cluster.
     spec = {"clusterIP": "None", "ports": [{"port": PORT, "protocol": "TCP"}]}
     if version == 6:
         spec |= {"ipFamilies": [family], "ipFamilyPolicy": "SingleStack"}
@@ -96,11 +99,12 @@ def cluster_service_objects(gateway: api.InferenceGateway, cluster_gateway: Clus
 def cluster_gateway_objects(
     cluster: api.InferenceCluster, clients: Mapping[str, str], *, plain: bool, hosts_gateway: bool
 ) -> tuple[Object, ...]:
-    """Return the objects of a workload cluster for gateways in mode Model.
+    """Return the objects of an inference cluster for Model gateways.
 
-    `clients` are the CAs (PEM) of those gateways, by name. Nothing listens while none is known. `plain` also listens
-    on port 80, for gateways in mode Path, on a cluster that has no other gateway for them. `hosts_gateway`: there
-    is such a gateway on the same cluster, whose requests it may have to read itself (`overflow.py`).
+    `clients`: the CAs (PEM) of the Model gateways, by name. Nothing listens while no CA is known.
+    `plain`: also listen on port 80, for path-based gateways, on a cluster without another gateway for them.
+    `hosts_gateway`: True if the cluster has a Model gateway. The ingress gateway might have to read its requests again
+    (`overflow.py`).
     """
     certificates = [
         parts.self_signed(_metadata(cluster, f"{_NAME}-selfsigned")),
@@ -137,7 +141,7 @@ def cluster_gateway_objects(
 
 
 def _admission(cluster: api.InferenceCluster, clients: Mapping[str, str], *, hosts_gateway: bool) -> Sequence[Object]:
-    """Return the policy that refuses connections without a certificate of one of the clients' CAs."""
+    """Return the policy that rejects connections without a certificate of one of the clients' CAs."""
     target = {**parts.named("Gateway", _NAME, constants.GATEWAY_GROUP), "sectionName": parts.HTTPS}
     authorities = "".join(f"{clients[name].strip()}\n" for name in sorted(clients))
     validation = {"optional": False, "caCertificateRefs": [parts.named("ConfigMap", _CLIENTS)]}
@@ -156,10 +160,10 @@ def _admission(cluster: api.InferenceCluster, clients: Mapping[str, str], *, hos
 
 
 def attached(route: Object, *, alone: bool) -> Object:
-    """Return the HTTPRoute of a replica, attached to the gateway for gateways in mode Model too, or to that `alone`.
+    """Return the HTTPRoute of a replica, attached to the ingress gateway too, or only to the ingress gateway (`alone`).
 
-    A cluster that hosts such a gateway has no workload gateway beside it. Where none in mode Path sends requests to
-    that, it must not lead past keys and policies: it asks for nothing.
+    A cluster that hosts a Model gateway has no separate workload gateway. Without a path-based gateway that sends
+    requests, the route must not bypass API keys and policies, because the workload gateway requires no authentication.
     """
     parents = [] if alone else route["spec"]["parentRefs"]
     parent = {"name": _NAME, "namespace": constants.SYSTEM_NAMESPACE}

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Needs of gateways in mode Model in the serving stack of each cluster, from the resources of the fleet."""
+"""Needs of Model gateways in the serving stack of each cluster, from the resources of the fleet."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from .gateway import composed_gateways
 from .selection import PolicySelection
 
 CERTIFICATES = "certificates"
-"""Need of clusters whose gateways prove by certificates who they are: those with a gateway, and those with engines."""
+"""Need of clusters with mutual TLS between gateways: clusters with a Model gateway, and clusters with engines."""
 BUDGETS = "budgets"
 """Need of a cluster with a gateway that authenticates clients, and therefore can count their usage."""
 STRICT_BUDGETS = "strict-budgets"
-"""Need of such a cluster where one of them refuses requests while nothing can be counted."""
+"""Need of such a cluster if its gateway rejects requests that cannot be counted."""
 
 
 def stack_needs(
@@ -57,13 +57,13 @@ def _budgets(
 
 @dataclass(frozen=True)
 class Uncounted:
-    """Services with budgets at a gateway, and whether their requests are refused while nothing can be counted.
-
-    Of `overruled` ones all budgets would let requests pass, and that of another service refuses them."""
+    """Services with budgets at a gateway, and its action while requests cannot be counted."""
 
     is_refused: bool
+    """True if the gateway rejects requests that it cannot count."""
     services: tuple[str, ...]
     overruled: tuple[str, ...]
+    """Services with budgets that would all admit requests. The budget of another service rejects the requests."""
 
 
 def uncounted(
@@ -89,8 +89,11 @@ def _is_strict(budgets: Iterable[Budget]) -> bool:
 def _of_budgets(
     gateway: api.InferenceGateway, services: Iterable[api.ModelService], selection: PolicySelection
 ) -> list[str]:
-    """Return the needs of budgets. The rate limit service is there before the first budget, and after the last one:
-    Envoy Gateway refuses all requests of a route with limits that it cannot count."""
+    """Return the needs of budgets.
+
+    The rate limit service exists before the first budget and after the last budget. Without it, Envoy Gateway rejects
+    all requests of a route with limits.
+    """
     if gateway.spec.auth is None:
         return []
     return [BUDGETS, *([STRICT_BUDGETS] if _is_strict(_budgets(gateway, services, selection)) else [])]

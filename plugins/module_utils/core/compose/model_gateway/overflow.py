@@ -1,18 +1,18 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Budgets beyond which requests go to the next priority of a service (`whenSpent: Overflow`).
+"""Budgets with overflow to the next priority of a service (`whenSpent: Overflow`).
 
-Envoy counts budgets before it chooses an endpoint, and answers 429 itself: failover, which begins with an endpoint's
-answer, would never see that. So requests for the first priority of such a service take a detour, by the cluster gateway
-of the gateway's own cluster (`mtls.py`), and the budget is counted behind it:
+Envoy counts budgets before it chooses an endpoint, and responds with 429 itself. Failover starts with the response of
+an endpoint, so it would never process this response. Therefore, requests for the first priority of such a service pass
+the ingress gateway of the gateway's own cluster (`mtls.py`), and the budget is counted behind it:
 
     caller ──> gateway ──> cluster gateway ──> first priority      the budget is counted at the cluster gateway
-                  └──────────────────────────> next priorities     once that answers 429, as for any endpoint
+                  └──────────────────────────> next priorities     after a 429 response, as for any endpoint
 
-The gateway has a backend of its own for the way to each endpoint: weights and attempts stay as they are, and usage
-records name the endpoint. What it sends to the cluster gateway says in headers which service and which endpoint a
-request is for. Only gateways have a certificate for the cluster gateway, so that these headers, and who calls, are
-believed there. Usage records are those of the gateway alone: the cluster gateway writes none, so each request has one.
+The gateway has a separate backend for the route to each endpoint. Weights and attempts are unchanged, and usage records
+name the endpoint. Requests to the cluster gateway have headers with their service and endpoint. Only gateways have a
+certificate for the cluster gateway, so it trusts these headers and the client name. Only the gateway writes usage
+records, so each request has one record.
 
 Behind the cluster gateway, each endpoint has a separate AIGatewayRoute, which a request selects by a header. Envoy
 Gateway derives the names of Envoy clusters from the position of a rule in its route. With the rules of several
@@ -23,8 +23,8 @@ first priority for 30 seconds.
 The two gateways receive changes at different times. The cluster gateway therefore responds with 429 for an endpoint
 that is missing, so that the gateway retries another endpoint and does not eject the first priority.
 
-Requests for the next priorities are in no such budget. An attempt that an endpoint of the first priority refuses counts
-as a request of its own, as it comes by the cluster gateway again.
+Requests for the next priorities do not count against such a budget. If an endpoint of the first priority rejects an
+attempt, the retry counts as another request, because it passes the cluster gateway again.
 """
 
 from __future__ import annotations
@@ -53,16 +53,17 @@ _LISTENER = {**parts.named("Gateway", constants.CLUSTER_GATEWAY, constants.GATEW
 """The listener that asks for certificates, and no other."""
 
 Overflowing = Mapping[str, Sequence[tuple[api.CallerPolicy, Budget]]]
-"""Budgets of services, by their names, beyond which requests go to the next priority."""
+"""Budgets with overflow to the next priority, by service name."""
 
 
 def overflowing(
     routes: Iterable[Route], policies: Iterable[api.CallerPolicy], selection: PolicySelection
 ) -> Overflowing:
-    """Return the budgets of these policies that overflow of the services of their namespace.
+    """Return the budgets of these policies that overflow, by service of their namespace.
 
-    A budget over several services is counted at one place. So it overflows for all of them if one has a next priority;
-    requests to the others are refused there."""
+    A budget over several services is counted in one place. Therefore, it overflows for all of them if one service has a
+    next priority. Requests to the other services are rejected there.
+    """
     used = {route.service.name: route for route in routes if route.used}
     budgets_by_service: dict[str, list[tuple[api.CallerPolicy, Budget]]] = {}
     for policy in policies:
@@ -82,12 +83,14 @@ def with_overflow(
     policies: Iterable[api.CallerPolicy],
     accepts: Callable[[Mapping[str, str]], bool],
 ) -> Route:
-    """Return a route with the detour that its budgets need; the same one while the cluster gateway cannot be used.
-    `policies` are those that select its service.
+    """Return a route with the overflow route for its budgets; unchanged while the cluster gateway cannot be used.
 
-    `accepts`: return whether the cluster gateway has accepted an AIGatewayRoute with these labels in the route's
-    namespace, for any endpoint. Only then requests use the overflow route. Until then the gateway rejects requests
-    beyond the budget."""
+    `policies`: the policies that select its service.
+
+    `accepts`: a function that returns True if the cluster gateway has accepted an AIGatewayRoute with these labels in
+    the route's namespace, for any endpoint. Only then do requests use the overflow route. Otherwise, the gateway
+    rejects requests beyond the budget.
+    """
     counted_behind = budgets_by_service.get(route.service.name, ())
     if not counted_behind or cluster_gateway.problem:
         return route
@@ -110,8 +113,12 @@ def with_overflow(
 def refusals(
     route: Route, budgets_by_service: Overflowing, cluster_gateway: ClusterGateway, policies: Iterable[api.CallerPolicy]
 ) -> Iterator[str]:
-    """Yield the budgets of a service beyond which requests are refused all the same, each with the reason. `policies`
-    are those that select it. One whose manifest has a single priority is left to its validation."""
+    """Yield a warning with a reason for each budget of a service that rejects excess requests instead of overflowing.
+
+    A service with a single priority in its manifest has no warning here, because its validation reports the priority.
+
+    `policies`: the policies that select the service.
+    """
     if not route.used or len({entry.priority for entry in route.service.spec.endpoints}) < 2:
         return
     reason = ""

@@ -21,8 +21,8 @@ HTTPS = "https"
 PROCESSOR = f"{constants.MODEL_GATEWAY}-processor"
 """GatewayConfig with the resources of the AI gateway's processor next to each proxy. The serving stack applies it."""
 MERGED = "StrategicMerge"
-"""Merge type of every policy on a route. Without it the route loses what the gateway's policies ask for: with a
-SecurityPolicy the keys of callers, with a BackendTrafficPolicy failover."""
+"""Merge type of every policy on a route. Without it, the route loses the settings of the gateway's policies: API keys
+with a SecurityPolicy, failover with a BackendTrafficPolicy."""
 
 _LIFE = {"duration": "2160h", "renewBefore": "720h"}
 _CA_LIFE = {"duration": "87600h", "renewBefore": "8760h"}
@@ -37,7 +37,7 @@ def name_of(metadata: Mapping[str, Any]) -> str:
 
 
 def named(kind: str, name: str, group: str = "") -> dict[str, str]:
-    """Return the reference to an object by which objects of its namespace name it."""
+    """Return a reference to an object for other objects in its namespace."""
     return {"group": group, "kind": kind, "name": name}
 
 
@@ -48,7 +48,8 @@ def gateway_target(name: str, listener: str = "") -> list[dict[str, str]]:
 
 
 def route_targets(routes: Iterable[str]) -> list[dict[str, str]]:
-    """Return the targetRefs of a policy for AIGatewayRoutes, of each of which the AI gateway makes an HTTPRoute."""
+    """Return the targetRefs of a policy for AIGatewayRoutes. The AI gateway creates an HTTPRoute for each
+    AIGatewayRoute."""
     return [named("HTTPRoute", name, constants.GATEWAY_GROUP) for name in routes]
 
 
@@ -65,7 +66,7 @@ def envoy_object(kind: str, metadata: Mapping[str, Any], spec: Mapping[str, Any]
 
 
 def proxy_name(gateway: str) -> str:
-    """Return the name of the EnvoyProxy of a Gateway, which the serving stack applies (`proxies.py`)."""
+    """Return the name of the EnvoyProxy of a Gateway. The serving stack applies the EnvoyProxy (`proxies.py`)."""
     return f"{gateway}-proxy"
 
 

@@ -1,10 +1,10 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Refusals of a gateway in mode Model in the format of errors that clients of OpenAI and of Anthropic read.
+"""Error responses of a Model gateway in the format of OpenAI and of Anthropic.
 
-Envoy writes them into answers that it made itself, never into those of endpoints. Its own setting for that, the
-`local_reply_config` of a listener, keeps the headers of an answer; the custom responses of a BackendTrafficPolicy lose
-`x-ratelimit-reset`, and are those of the route that a request matches before its model is known.
+Envoy uses them for responses that it creates itself, never for responses of endpoints. The `local_reply_config` of a
+listener keeps the headers of a response. The custom responses of a BackendTrafficPolicy lose `x-ratelimit-reset`. They
+also belong to the route that a request matches before its model is known.
 """
 
 from __future__ import annotations
@@ -25,17 +25,18 @@ _EXPRESSION = "type.googleapis.com/envoy.extensions.access_loggers.filters.cel.v
 
 @dataclass(frozen=True)
 class Refusal:
-    """Answer of the gateway: when it is given (CEL), and what it says.
-
-    `type`: error type of Anthropic. `code`: error code of OpenAI, if any. `%` starts an Envoy operator. `status`:
-    status of the response, 0 to keep Envoy's status."""
+    """Error response of the gateway. `%` starts an Envoy operator."""
 
     when: str
+    """Condition (CEL) for the response."""
     type: str
+    """Error type of Anthropic."""
     code: str
+    """Error code of OpenAI, if any."""
     message: str
     headers: Mapping[str, str] = field(default_factory=dict)
     status: int = 0
+    """Status of the response, 0 to keep Envoy's status."""
 
     @property
     def body(self) -> dict[str, Any]:
@@ -45,7 +46,7 @@ class Refusal:
 
     @property
     def mapper(self) -> dict[str, Any]:
-        """Entry of the listener's setting that makes this answer of one that Envoy gives."""
+        """Entry of the listener's setting that replaces a response of Envoy with this response."""
         added = [
             {"header": {"key": key, "value": value}, "append_action": "OVERWRITE_IF_EXISTS_OR_ADD"}
             for key, value in self.headers.items()
@@ -122,7 +123,7 @@ REFUSALS = (
         "The model did not answer in time. Try again, or ask for a stream or a shorter answer.",
     ),
 )
-"""In this order: the first that fits an answer of the gateway is given. Other answers stay as they are."""
+"""Error responses in order: the gateway uses the first match. Other responses are left unchanged."""
 
 
 def local_replies(*precedence: Refusal) -> dict[str, Any]:

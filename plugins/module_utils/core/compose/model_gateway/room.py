@@ -16,10 +16,11 @@ NO_ROOM = f"a route in mode Model has at most {WIDTH} endpoints"
 
 
 def without_room(service: api.ModelService, resolution: Resolution) -> frozenset[str]:
-    """Return the names of the endpoints that the route of a service has no room for.
+    """Return the names of the endpoints that exceed the capacity of a service's route.
 
-    Earlier priorities come first, but each has room for one endpoint. Within a priority entries take turns, and within
-    an entry clusters."""
+    Earlier priorities are first, but each priority has space for one endpoint. Within a priority, entries alternate,
+    and within an entry, clusters alternate.
+    """
     by_priority: dict[int, list[MatchedEndpoint]] = defaultdict(list)
     for member in resolution.members:
         if member.weight:

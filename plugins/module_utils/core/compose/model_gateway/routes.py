@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Objects of a ModelService on a gateway in mode Model."""
+"""Objects of a ModelService on a Model gateway."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Route:
 
     @property
     def name(self) -> str:
-        """Name of the ModelRoute, which the names of its backends begin with."""
+        """Name of the ModelRoute, and prefix of the names of its backends."""
         return names.joined_name(self.service.name, self.gateway.name)
 
     @property
@@ -92,7 +92,7 @@ class Route:
         return [endpoint for endpoint in outside if self.names_callers_to(self.backend_name(endpoint))]
 
     def names_callers_to(self, backend: str) -> bool:
-        """Return whether a backend gets client names, even outside the fleet."""
+        """Return True if a backend gets client names, including a backend outside the fleet."""
         if not self.overflow or backend not in self.first:
             return self.names_callers
         return self.overflow.names_callers or (self.names_callers and not self.overflow.is_ready)
@@ -147,7 +147,8 @@ def model_route(route: Route) -> api.ModelRoute:
 def route_objects(route: Route) -> tuple[Object, ...]:
     """Return the objects of a service on a gateway.
 
-    Without a usable endpoint there are none, and the gateway responds with 404, as for any unknown model."""
+    A service without a usable endpoint has no objects, and the gateway responds with 404, as for any unknown model.
+    """
     if not route.used:
         return ()
     return (

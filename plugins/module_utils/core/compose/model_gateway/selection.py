@@ -11,7 +11,7 @@ from ..label_index import LabelIndex
 
 
 class PolicySelection:
-    """CallerPolicies of a fleet with the ModelServices that each selects: those of its namespace, by their labels."""
+    """CallerPolicies of a fleet with the ModelServices that each policy selects by label in its namespace."""
 
     def __init__(self, policies: Iterable[api.CallerPolicy], services: Iterable[api.ModelService]) -> None:
         index = LabelIndex(services)

@@ -2,14 +2,14 @@
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """Versions of an AIGatewayRoute between its live and its desired version, so that no request is lost.
 
-The external processor of the AI gateway identifies a backend by its index in `backendRefs` and reads its configuration
-every few seconds, while Envoy learns a new index at once. Until the processor has read an index, it responds with 500
+The external processor of the AI gateway identifies a backend by its index in `backendRefs`. It reads its configuration
+every few seconds, but Envoy receives a new index at once. Until the processor has read an index, it responds with 500
 to requests for it. A backend therefore keeps its index ("slot") for as long as it is in the route:
 
 1. `known`: new backends are added with weight 0, at the end or in a slot without requests. Nothing else changes.
 2. `switched`: once the processor knows them, new backends get their weights, and removed backends get weight 0.
 3. The final version: once gateways have programmed that, slots of removed backends at the end are deleted. A slot in
-   front of another slot stays with weight 0 and the name of another backend, so that its own can be deleted.
+   front of another slot remains with weight 0 and the name of another backend, so that its own backend can be deleted.
 
 Each version depends only on the live and the desired route, so the next run continues an aborted run.
 """
@@ -41,7 +41,8 @@ class Round:
 class Stages:
     """Versions of a route in order. Without rounds, only the final version is written.
 
-    A second round is required only if all slots are in use, so that new backends need the slots of removed ones."""
+    A second round is required only if all slots are in use, so that new backends need the slots of removed backends.
+    """
 
     rounds: tuple[Round, ...]
     final: Object
@@ -73,14 +74,15 @@ def stages(desired: Object, live: Object | None) -> Stages:
 
 
 def settled(desired: Object, previous: Object | None) -> Object:
-    """Return the final version of a route after a previous version, which keeps the slots of that version.
+    """Return the final version of a route after a previous version, in the slots of the previous version.
 
-    For clusters whose objects are files: all changes are applied at once."""
+    It is for file-based clusters, because all their changes are applied at once.
+    """
     return stages(desired, previous).final
 
 
 def _moves(current: Slots, desired: Slots) -> bool:
-    """Return whether a change adds or removes a slot, starts or stops its requests, or uses it for another backend."""
+    """Return True if a change adds or removes a slot, starts or stops its requests, or uses it for another backend."""
     return [(_name(slot), not _weight(slot)) for slot in current] != [
         (_name(slot), not _weight(slot)) for slot in desired
     ]
