@@ -15,8 +15,8 @@ OPENSHIFT_PACKAGE = "openshift"
 def dynamic_client(fetch: Callable[[str, dict[str, str]], bytes]) -> Any:
     """Return a DynamicClient that reads with `fetch` (path and query of a GET to the body of its response).
 
-    Credentials, time limits and messages therefore are those of the collection. The client discovers nothing: the
-    caller passes resources to it (`resource`). Raises ImportError if the package is not installed.
+    The collection therefore controls credentials, time limits and messages. The client discovers nothing: the caller
+    passes resources to it (`resource`). Raises ImportError if the package is not installed.
     """
     library = importlib.import_module("openshift.dynamic.client")
 

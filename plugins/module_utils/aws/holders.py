@@ -50,7 +50,8 @@ class Holders:
                 yield orphans.interface_holding(interface)
 
     def _inside(self, vpc: str) -> Iterator[str]:
-        """Yield subnets and security groups of a VPC, except the default group, which is deleted with the VPC."""
+        """Yield subnets and security groups of a VPC, except the default group. AWS deletes the default group with the
+        VPC."""
         for holder in self._finder.ec2("describe_subnets", "Subnets", f"list the subnets of {vpc}", {"vpc-id": vpc}):
             yield f"subnet {holder['SubnetId']} ({holder['CidrBlock']})"
         purpose = f"list the security groups of {vpc}"

@@ -315,7 +315,7 @@ class Engine:
 
 
 def _identities(kind: Kind, resource: Resource, actual: Actual | None) -> set[tuple[str, ...]]:
-    """Return the identity of an object: its name, which some kinds can lose, and its ID."""
+    """Return the identities of an object: its name and its ID. Objects of some kinds can lose their name."""
     identities: set[tuple[str, ...]] = {(resource["kind"], resource["parent"], resource["name"])}
     if kind.id and actual:
         identities.add((resource["kind"], str(actual[kind.id])))

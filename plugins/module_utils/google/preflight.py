@@ -142,7 +142,7 @@ def _denied(error: GoogleError) -> bool:
 
 
 def _each_api_once(failed: Mapping[str, GoogleError]) -> dict[str, GoogleError]:
-    """Return the failed reads, with one for each disabled API, preferably one that stops a plan."""
+    """Return the failed reads, with only one read for each disabled API, preferably a read that stops a plan."""
     reported: set[str] = set()
     once = {}
     for name, error in sorted(failed.items(), key=lambda each: each[0] in _BEST_EFFORT):

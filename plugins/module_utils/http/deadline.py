@@ -103,11 +103,11 @@ class _TlsSocket(_Limited, ssl.SSLSocket):
 def connections(
     tls: ssl.SSLContext | None, proxy: str = "", *, maxsize: int, server_name: str = "", **settings: Any
 ) -> urllib3.PoolManager:
-    """Return persistent connections with sockets that enforce `within`. A SOCKS proxy enforces it only after the TLS
-    handshake.
+    """Return persistent connections with sockets that enforce `within`.
 
-    `tls`: None if no server uses TLS. `proxy`: a URL, with an optional user and password. `server_name`: the expected
-    name in the certificate, if it differs from the URL. `settings`: settings of urllib3's pools. Raises NoSocksError.
+    Connections through a SOCKS proxy enforce it only after the TLS handshake. `tls`: None if no server uses TLS.
+    `proxy`: a URL, with an optional user and password. `server_name`: the expected name in the certificate, if it
+    differs from the URL. `settings`: settings of urllib3's pools. Raises NoSocksError.
     """
     if tls is not None:
         tls.sslsocket_class = _TlsSocket

@@ -16,7 +16,8 @@ _LONGEST_PAUSE = 8.0
 
 
 def retry_after(header: str | None, now: float) -> float | None:
-    """Return the seconds of a Retry-After header (RFC 9110, 10.2.3): a number or a date; None for an invalid header."""
+    """Return the seconds of a Retry-After header (RFC 9110, 10.2.3): a number or a date; None without a valid
+    header."""
     if not header:
         return None
     text = header.strip()

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from ipaddress import IPv4Network
 
 TWIN_OFFSET = 48
-"""Distance of the third octet of a private range from that of its public one, as in the reference implementation."""
+"""Distance between the third octets of a public range and its private range, from the reference implementation."""
 
 _RESERVED = (
     ("0.0.0.0/8", "addresses of this network"),

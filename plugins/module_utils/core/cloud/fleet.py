@@ -34,12 +34,15 @@ _METADATA = ("name", "namespace", "labels")
 def clusters(
     live: Iterable[Object], written: Iterable[Object], locate: Callable[[Problem], Problem] = lambda problem: problem
 ) -> dict[str, dict[str, Any]]:
-    """Return each cluster by its name.
+    """Return each cluster by its name. The keys of an entry are:
 
-    An entry has `source` (the source of the InferenceCluster, or the source of its cloud), `provider` (the name of the
-    cloud, empty if the cluster is not created in a cloud), `object` (of the kind of its cloud in wire form, empty
-    without such an object), `cloud_name` (in its cloud), `project` (in a cloud with projects, if it is set), `replicas`
-    (the number of scheduled replicas) and `problems`, a line each.
+    - `source`: the source of the InferenceCluster, or the source of its cloud
+    - `provider`: the name of the cloud, empty if the cluster is not created in a cloud
+    - `object`: the object of the kind of its cloud in wire form, empty without such an object
+    - `cloud_name`: the name in its cloud
+    - `project`: the project in a cloud with projects, if it is set
+    - `replicas`: the number of scheduled replicas
+    - `problems`: a line for each problem
 
     `live` are resources of the control cluster in wire form. `written` are resources of manifests, and override live
     resources. `locate` adds the position in a manifest to a problem. The composed cluster of an InferenceCluster only

@@ -89,7 +89,7 @@ def complete_data(template: Mapping[str, Any], groups: Sequence[Any]) -> dict[st
     Both groups are on every interface: if a template lists interfaces, EKS does not add its own group, and a node
     without this group cannot reach the API server. Only the interface of the first card carries IP traffic, because a
     second interface with an address keeps the node from joining. No interface has a public address, because AWS rejects
-    public addresses for several interfaces.
+    a public address together with several interfaces.
     """
     data: dict[str, Any] = deepcopy(dict(template["data"]))
     if template["network_cards"]:

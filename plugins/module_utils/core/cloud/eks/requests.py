@@ -375,9 +375,9 @@ def _taint_changes(actual: Any, desired: Any) -> dict[str, Any]:
 def _node_group_version(resource: Resource, actual: Actual, fields: set[str]) -> Iterator[_Step]:
     """Yield the update of the version of a node group.
 
-    The nodes of a Capacity Block are removed first and started again afterwards, because the block has no capacity for
-    additional nodes ("Use Capacity Blocks with managed node groups" in the user guide of EKS: set the desired size to
-    0).
+    The nodes of a Capacity Block are removed before the update and started again afterwards, because the block has no
+    capacity for additional nodes. The user guide of EKS sets the desired size to 0, too ("Use Capacity Blocks with
+    managed node groups").
     """
     body, group, size = resource["body"], _named(resource, actual), actual["scalingConfig"].get("desiredSize", 0)
     version: dict[str, Any] = {}

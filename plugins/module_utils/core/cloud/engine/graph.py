@@ -58,7 +58,7 @@ def _is_reference(value: Any) -> bool:
 
 
 def needs(resources: Iterable[Resource]) -> dict[str, list[str]]:
-    """Return the dependencies of each object: those in the list, and the references in its body."""
+    """Return the dependencies of each object: the keys in its list, and the references in its body."""
     return {
         entry["key"]: list(dict.fromkeys([*entry["needs"], *(key for key, __ in references(entry["body"]))]))
         for entry in resources

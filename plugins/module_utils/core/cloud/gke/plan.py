@@ -140,7 +140,7 @@ def _has_nat(cluster: reading.GkeCluster) -> bool:
 
 
 def _router(name: str, region: str, project_path: str, owner: str) -> Resource:
-    """Return the router of the network, with a NAT for all nodes without an external address."""
+    """Return the router of the network, with a NAT for all traffic of nodes and pods without an external address."""
     nat = {
         "name": "nat",
         "natIpAllocateOption": "AUTO_ONLY",

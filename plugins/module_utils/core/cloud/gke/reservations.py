@@ -199,5 +199,5 @@ def in_use(reservation: Wire) -> int:
 
 
 def _number(reservation: Wire, field: str) -> int:
-    """Return a 64-bit number, which is a text in JSON."""
+    """Return a 64-bit number from its JSON text."""
     return int((reservation.get("specificReservation") or {}).get(field) or 0)
