@@ -136,7 +136,7 @@ class Finder:
                 return min(matches, key=lambda match: _rank(match, resource))
         return None
 
-    # Rights
+    # Permissions
 
     def role(self, resource: Resource) -> Found:
         role_name = {"RoleName": resource["name"]}
