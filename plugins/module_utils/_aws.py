@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The one place that imports the AWS SDK, and only when it is needed: it takes a quarter of a second."""
+"""The only place that imports the AWS SDK, and only if it is needed: the import takes a quarter of a second."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ AWS_PACKAGE = "boto3"
 
 
 def load_aws() -> SimpleNamespace:
-    """The parts of botocore that are used; raises ImportError where boto3 is not installed."""
+    """Return the used parts of botocore; raises ImportError if boto3 is not installed."""
     auth, awsrequest, config, credentials, exceptions, session = (
         importlib.import_module(f"botocore.{name}")
         for name in ("auth", "awsrequest", "config", "credentials", "exceptions", "session")

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The one place that imports Google's authentication library, and only when it is needed."""
+"""The only place that imports Google's authentication library, and only if it is needed."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ GOOGLE_PACKAGE = "google-auth"
 
 
 def load_google() -> SimpleNamespace:
-    """The parts of google-auth that are used; raises ImportError where it or requests is not installed."""
+    """Return the used parts of google-auth; raises ImportError if google-auth or requests is not installed."""
     auth, exceptions, transport, _requests = (
         importlib.import_module(name)
         for name in (
             "google.auth",
             "google.auth.exceptions",
             "google.auth.transport.urllib3",
-            # Without it, google-auth does not search a metadata server.
+            # Without requests, google-auth does not search a metadata server.
             "requests",
         )
     )
@@ -35,10 +35,10 @@ def load_google() -> SimpleNamespace:
 
 
 def _of_file(info: Mapping[str, Any], scopes: Sequence[str]) -> Any:
-    """Credentials of the content of a file; raises GoogleAuthError, ValueError, TypeError or KeyError for a wrong one.
+    """Return the credentials from the content of a file.
 
-    By their own classes where there are such: google.auth's function for all types asks Google which project those of
-    a workload identity are for.
+    Raises GoogleAuthError, ValueError, TypeError or KeyError for invalid content. Types with a separate class use this
+    class, because the generic function of google.auth asks Google for the project of a workload identity.
     """
     kind = info.get("type")
     if kind == "service_account":
@@ -52,6 +52,6 @@ def _of_file(info: Mapping[str, Any], scopes: Sequence[str]) -> Any:
         name = "aws" if aws else "pluggable" if "executable" in source else "identity_pool"
         return importlib.import_module(f"google.auth.{name}").Credentials.from_info(info, scopes=scopes)
     with warnings.catch_warnings():
-        # Of files that another user may have chosen; this one is the user's.
+        # The warning is about files that another user might have chosen; this file belongs to the user.
         warnings.simplefilter("ignore", DeprecationWarning)
         return importlib.import_module("google.auth").load_credentials_from_dict(info, scopes=scopes)[0]

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The one place that imports Jinja2, when a page is rendered. Its package comes with ansible-core."""
+"""The only place that imports Jinja2, when a page is rendered. Jinja2 is a dependency of ansible-core."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The one place that imports jmespath, when a query is asked for."""
+"""The only place that imports jmespath, if a query is requested."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 class QueryError(ValueError):
-    """Text that is no JMESPath expression, or an expression that fails on a value."""
+    """Text that is not a JMESPath expression, or an expression that fails on a value."""
 
 
 def compiled(expression: str) -> Callable[[Any], Any]:

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The one place that imports OpenShift's dynamic client, and only for a cluster that is OpenShift: it takes 0.3 s."""
+"""The only place that imports OpenShift's dynamic client, and only for an OpenShift cluster: the import takes 0.3 s."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ OPENSHIFT_PACKAGE = "openshift"
 
 
 def dynamic_client(fetch: Callable[[str, dict[str, str]], bytes]) -> Any:
-    """Return a DynamicClient that reads with `fetch` (path and query of a GET to the body of its answer), so that
-    credentials, time limits and messages are ours. It discovers nothing: resources are given to it (`resource`).
+    """Return a DynamicClient that reads with `fetch` (path and query of a GET to the body of its response).
 
-    Raises ImportError where the package is not installed.
+    The collection therefore controls credentials, time limits and messages. The client discovers nothing: the caller
+    passes resources to it (`resource`). Raises ImportError if the package is not installed.
     """
     library = importlib.import_module("openshift.dynamic.client")
 
@@ -31,7 +31,7 @@ def dynamic_client(fetch: Callable[[str, dict[str, str]], bytes]) -> Any:
 
 
 def resource(client: Any, api_version: str, kind: str, plural: str, *, namespaced: bool) -> Any:
-    """Return a resource of a DynamicClient, which has its verbs as methods."""
+    """Return a resource of a DynamicClient. Its verbs are methods."""
     group, _slash, version = api_version.partition("/")
     library = importlib.import_module("openshift.dynamic.resource")
     return library.Resource(

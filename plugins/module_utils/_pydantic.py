@@ -1,10 +1,10 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The one place that imports pydantic.
+"""The only place that imports pydantic.
 
-Ansible imports plugins to document and check them on machines where pydantic is not installed. There the names
-below are stand-ins that let classes be *defined*; `PYDANTIC_IMPORT_ERROR` then holds the traceback, and every
-module and filter checks it first and reports which package is missing.
+Ansible imports plugins to document and check them on machines without pydantic. On these machines the names below are
+stand-ins that let classes be *defined*. `PYDANTIC_IMPORT_ERROR` then contains the traceback. Every module and filter
+checks it first and reports the missing package.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The one place that imports urllib3, and certifi, whose certificates are trusted where the machine has none.
+"""The only place that imports urllib3, and certifi for machines without trusted CA certificates.
 
-As with pydantic, plugins have to be importable where they are not installed: `URLLIB3_IMPORT_ERROR` then holds the
-traceback, and every module checks it first and reports which package is missing.
+As with pydantic, plugins must be importable without these packages. `URLLIB3_IMPORT_ERROR` then contains the traceback,
+and every module checks it first and reports the missing package.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The one place that imports PyYAML.
+"""The only place that imports PyYAML.
 
-`EventLoader` and `Dumper` are libyaml's where PyYAML was built with it, and the slower pure Python ones elsewhere.
-Where PyYAML is missing (Ansible imports plugins to document and check them), the names are stand-ins that let other
-files be imported; `YAML_IMPORT_ERROR` then holds the traceback, and every module and filter checks it first.
+`EventLoader` and `Dumper` are from libyaml if PyYAML was built with it, and otherwise the slower pure Python classes.
+Without PyYAML (Ansible imports plugins to document and check them), the names are stand-ins that let other files be
+imported. `YAML_IMPORT_ERROR` then contains the traceback, and every module and filter checks it first.
 """
 
 from __future__ import annotations
@@ -97,16 +97,18 @@ else:
             """Stand-in."""
 
         class Dumper:
-            """Stand-in: can be subclassed, nothing more."""
+            """Stand-in that can only be subclassed."""
 
         class EventLoader:
             """Stand-in for the parser."""
 
 
 def events(text: str) -> Iterator[Any]:
-    """The parser events of `text`. Parsing keeps its state on the heap, so no nesting can exhaust a stack (composing
-    nodes or objects with libyaml recurses in C and crashes the interpreter on deep input: never do that with text
-    of a user). Raises YAMLError at the event where the text stops being YAML."""
+    """Yield the parser events of `text`. Raises YAMLError at the event where the text stops being YAML.
+
+    Parsing keeps its state on the heap, so no nesting can exhaust a stack. Composing nodes or objects with libyaml
+    recurses in C and crashes the interpreter on deep input: never do that with text of a user.
+    """
     loader: Any = EventLoader(text)
     try:
         while loader.check_event():
@@ -116,7 +118,8 @@ def events(text: str) -> Iterator[Any]:
 
 
 def dump(value: Any, dumper: Any) -> str:
-    """`value` as block-style YAML through a subclass of `Dumper`: keys keep their order, lines are not folded."""
+    """Return `value` as block-style YAML through a subclass of `Dumper`: keys keep their order, lines are not
+    folded."""
     text: str = yaml.dump(
         value, Dumper=dumper, sort_keys=False, default_flow_style=False, allow_unicode=True, width=1_000_000
     )
@@ -124,8 +127,10 @@ def dump(value: Any, dumper: Any) -> str:
 
 
 def emitted(content: Iterable[Any]) -> str:
-    """The events of one value as the text that `dump` makes of it. It takes a quarter of the time: nothing is resolved
-    for each value, as whoever makes the events knows what they are."""
+    """Return the events of one value as the same text as `dump`.
+
+    It takes a quarter of the time, because the events already have their types, and nothing is resolved for each value.
+    """
     stream = io.StringIO()
     dumper: Any = Dumper(stream, allow_unicode=True, width=1_000_000)
     try:

@@ -11,9 +11,9 @@ from pathlib import Path
 
 
 def write(path: str | Path, content: str | bytes, mode: int = 0o600) -> None:
-    """Write a file, in a folder that there is, in place of an earlier one. Raises OSError."""
+    """Write a file in an existing directory, and replace an earlier file. Raises OSError."""
     data = content.encode() if isinstance(content, str) else content
-    # A file made this way is its owner's alone.
+    # Only the owner can access a file from mkstemp.
     handle, name = tempfile.mkstemp(prefix=".new-", dir=os.path.dirname(os.path.abspath(path)))
     try:
         with os.fdopen(handle, "wb") as file:

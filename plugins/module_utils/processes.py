@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The only code that starts other programs: each ends in time, with all that it started."""
+"""The only code that starts other programs. Each program has a time limit, and ends with all its child processes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 
 class OutOfTimeError(Exception):
-    """A program did not end in its time, and was killed."""
+    """A program exceeded its time limit, and was killed."""
 
 
 @dataclass(frozen=True)
@@ -28,12 +28,12 @@ class Ended:
 def run(
     command: Sequence[str], *, seconds: float, given: bytes = b"", env: Mapping[str, str], folder: str | None = None
 ) -> Ended:
-    """Run a command in a folder, with an input and additional environment variables.
+    """Run a command in a directory, with an input and additional environment variables.
 
     Raises OutOfTimeError after `seconds`, OSError if the command does not start, ValueError for invalid arguments.
     Child processes are killed together with the command, because they would keep its output open.
     """
-    # There is no module here. pylint: disable-next=ansible-bad-function
+    # This code has no module object. pylint: disable-next=ansible-bad-function
     with subprocess.Popen(
         list(command),
         env={**os.environ, **env},

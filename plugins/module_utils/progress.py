@@ -1,9 +1,10 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Sinks of the progress that modules report: to the callback `progress` of this run, or as lines of their own.
+"""Sinks of the progress reports of modules: the callback `progress` of this run, or separate lines.
 
-The callback names its socket in the environment, which forks of ansible-playbook and modules on the controller get.
-Work never waits for it, nor fails with it: a report that it does not take at once is lost.
+The callback puts the path of its socket into the environment of forks of ansible-playbook and of modules on the
+controller. Work never waits for the callback, and never fails because of it: a report that it does not accept
+immediately is lost.
 """
 
 from __future__ import annotations
@@ -27,17 +28,17 @@ from .core.progress import Board, Progress, Seen
 ADDRESS = "MODELPLANE_FLEET_PROGRESS"
 """The environment variable with the path of the socket of the callback."""
 INTERVAL = "MODELPLANE_FLEET_PROGRESS_INTERVAL"
-"""The environment variable with the seconds between two lines about what goes on, with the callback and without it."""
+"""The environment variable with the seconds between two lines about running waits, with and without the callback."""
 _SECONDS = 30.0
 _LINES = 20
 Report = Mapping[str, Any]
 
 
 def of(module: Any) -> Progress:
-    """Return the progress reporter of a module, which masks the values of secret arguments."""
+    """Return the progress reporter of a module. The reporter masks the values of secret arguments."""
     secrets = module.no_log_values
     address = os.environ.get(ADDRESS, "")
-    # A module in a process of its own has no way to the terminal.
+    # A module in a separate process has no access to the terminal.
     send = Sender(address).send if address else Lines(getattr(module, "show", module.log), _interval()).take
     return Reporter(send, lambda text: str(remove_values(text, secrets)))
 
@@ -51,7 +52,7 @@ def _interval() -> float:
 
 
 class Reporter:
-    """A Progress that sends reports to a function, with texts as `mask` returns them. Safe for several threads."""
+    """A Progress that sends reports to a function, with texts that `mask` returns. Safe for several threads."""
 
     def __init__(self, send: Callable[[Report], None], mask: Callable[[str], str] = str) -> None:
         self._send, self._mask, self._numbers = send, mask, itertools.count(1)
@@ -75,7 +76,7 @@ class Reporter:
 
 
 class Sender:
-    """Sends reports to a socket, each as a line of JSON, for as long as its reader takes them."""
+    """Sender of reports to a socket, each as a line of JSON, while its reader accepts them."""
 
     def __init__(self, address: str) -> None:
         self._lock = threading.Lock()
@@ -97,7 +98,7 @@ class Sender:
             except OSError:
                 is_complete = False
             if not is_complete:
-                # The rest of a line could not follow at once, and the next one would be part of it.
+                # The rest of the line could not be sent immediately, and the next line would become part of it.
                 self._close()
 
     def _close(self) -> None:
@@ -107,7 +108,7 @@ class Sender:
 
 
 class Lines:
-    """Shows what goes on, every `interval` seconds, from a thread that ends when nothing does."""
+    """Output of running waits every `interval` seconds, from a thread that ends after the last wait."""
 
     def __init__(self, show: Callable[[str], None], interval: float) -> None:
         self._show, self._interval = show, interval
@@ -117,7 +118,7 @@ class Lines:
         self._thread: threading.Thread | None = None
 
     def take(self, report: Report) -> None:
-        """Take a report. After the last one of all waits nothing is shown any more, and no thread is left."""
+        """Process a report. After the last report of all waits, the thread ends and the output stops."""
         finished_thread = None
         with self._lock:
             self._board.take(None, report, time.monotonic())
@@ -129,7 +130,7 @@ class Lines:
             elif not self._board.waits and self._thread is not None:
                 self._idle.set()
                 finished_thread, self._thread = self._thread, None
-        # A process that ends while a thread of it writes to the queue of Ansible leaves that queue locked.
+        # If a process ends while its thread writes to the queue of Ansible, that queue stays locked.
         if finished_thread is not None:
             finished_thread.join()
 

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Folders of the user for what can be found out again: `~/.cache/modelplane-fleet`, or below `XDG_CACHE_HOME`."""
+"""Cache directories of the user: `~/.cache/modelplane-fleet`, or below `XDG_CACHE_HOME`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from pathlib import Path
 
 
 def folder(name: str, *, make: bool) -> Path | None:
-    """Return the folder of this name if it is there, or with `make` can be made, and no other user can write there."""
+    """Return the directory with this name, if no other user can write to it; None otherwise.
+
+    `make`: create the directory if it does not exist.
+    """
     base = Path(os.path.expanduser(os.environ.get("XDG_CACHE_HOME") or "~/.cache"))
     path = base / "modelplane-fleet" / name
     try:
@@ -25,5 +28,8 @@ def folder(name: str, *, make: bool) -> Path | None:
 
 
 def is_own(status: os.stat_result, others: int = 0o022) -> bool:
-    """Return True for what belongs to this user, and others have none of these rights to: to write, if not said."""
+    """Return True if a file belongs to this user, and other users have none of the permissions `others`.
+
+    By default, `others` are the write permissions.
+    """
     return status.st_uid == os.getuid() and not status.st_mode & others

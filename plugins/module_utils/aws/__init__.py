@@ -1,3 +1,3 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The only code that talks to the APIs of AWS, logins at clusters included."""
+"""The only code that calls the APIs of AWS, including the credentials for clusters."""

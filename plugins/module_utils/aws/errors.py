@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Errors of AWS, as one sentence that says what to do. No text holds a secret."""
+"""Errors of AWS, as one sentence with a fix. Error texts never contain a secret."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from .._aws import load_aws
 from ..cloud.errors import CloudError, shown
 from ..core.cloud.eks.hints import hint_for
 
-# What AWS adds for programs: a request as it was signed (with its session token), and a blob only AWS can read.
+# Machine-readable parts of AWS messages: a signed request (with its session token), and a blob that only AWS can read.
 _FOR_PROGRAMS = re.compile(r"\s*(The Canonical String for this request|Encoded authorization failure message).*", re.S)
-# Answers that another try may make good, after those that the SDK made itself.
+# Responses to calls that might succeed in another attempt, after the attempts of the SDK itself.
 _PASSING = {
     "ConnectTimeoutError",
     "ConnectionClosedError",
@@ -37,7 +37,7 @@ _PASSING = {
     "TooManyRequestsException",
     "Unavailable",
 }
-# What to do about exceptions of the SDK itself, by the beginning of their names.
+# Hints for exceptions of the SDK itself, by the prefix of their names.
 _OF_SDK = (
     (("SSO", "UnauthorizedSSO", "Token", "Login"), hint_for("ExpiredToken", "")),
     (("SSLError",), "Give the certificates that AWS is reached with as aws_ca_bundle, or in AWS_CA_BUNDLE"),
@@ -52,21 +52,23 @@ _OF_SDK = (
 )
 
 
-# Answers that there is no such object, and that there is one already.
+# Responses for an object that does not exist, and for an object that already exists.
 _ABSENT = re.compile(r".*NotFound(Exception)?|NoSuchEntity|InvalidLaunchTemplate(Id|Name)\.NotFound.*")
 _EXISTS = re.compile(
     r"EntityAlreadyExists|FileSystemAlreadyExists|MountTargetConflict|InvalidGroup\.Duplicate|InvalidPermission\.Duplicate"
     r"|InvalidSubnet\.Conflict|Resource\.AlreadyAssociated|RouteAlreadyExists"
     r"|InvalidLaunchTemplateName\.AlreadyExistsException"
 )
-# Answers that another change has to end first. What is in use may be let go of a moment later.
+# Responses for another change that must finish first. An object in use might be released a moment later.
 _BUSY = re.compile(r"FileSystemInUse|Incorrect(FileSystemLifeCycle|MountTarget)?State|.*ConcurrentModification.*")
 Meaning = Literal["absent", "exists", "outdated", "busy", ""]
 
 
 class AwsError(CloudError):
-    """AWS refuses something, cannot be reached, or something there failed. `meaning`: the meaning of the answer where
-    its code alone does not say it."""
+    """AWS rejects a request, cannot be reached, or reports a failure.
+
+    `meaning`: the meaning of the response if its code is not sufficient.
+    """
 
     cloud = "AWS"
 
@@ -100,7 +102,7 @@ class AwsError(CloudError):
 
 @contextmanager
 def guarded(what: str) -> Iterator[None]:
-    """Raise what the AWS SDK raises as an AwsError: `{what}: {code}: {message}. {hint}`.
+    """Raise errors of the AWS SDK as an AwsError: `{what}: {code}: {message}. {hint}`.
 
     `what`: the action and its object, as in "create node group gpu of cluster west".
     """
@@ -118,7 +120,7 @@ def guarded(what: str) -> Iterator[None]:
 
 
 def is_code(error: AwsError, *codes: str) -> bool:
-    """Return whether AWS answered with one of these codes. That something is absent is only ever known by a code."""
+    """Return True if the response of AWS has one of these codes. Only a code can prove that an object is absent."""
     return error.code in codes
 
 

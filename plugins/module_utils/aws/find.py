@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Reads of objects of AWS: of one object of a plan, and of what is beside those of a plan."""
+"""Reads of AWS objects: of one object of a plan, and of unlisted objects in the scopes of a plan."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from .session import Account
 Found = dict[str, Any]
 _TAG = f"tag:{names.CLUSTER_TAG}"
 _BAD_STATES = {"pending": 1, "failed": 2, "deleting": 3}
-"""States of what is rather not chosen, and how bad they are; what is `deleted` does not exist any more."""
+"""Ranks of bad states, which are the last choice; a `deleted` object does not exist any more."""
 
 
 class Finder:
-    """Reads of one account. `account_id` is part of the names of policies."""
+    """Reads of one account. The account ID is part of the names of policies."""
 
     def __init__(self, account: Account) -> None:
         self._account = account
         self._id = ""
 
     def find(self, resource: Resource) -> Found | None:
-        """Return an object in the form of the table of kinds; None where there is none. Raises AwsError."""
+        """Return an object in the form of the table of kinds; None if it does not exist. Raises AwsError."""
         if "Id" in resource["body"]:
             read: Callable[[Resource], Found | None] = self.by_id
         elif resource["kind"] in _SEARCHES:
@@ -48,22 +48,22 @@ class Finder:
             return None
 
     def call(self, service: str, operation: str, purpose: str, **parameters: Any) -> Found:
-        """Return the answer of a call; raises AwsError."""
+        """Return the response of a call; raises AwsError."""
         client = self._account.client(service)
         with guarded(purpose):
             answer: Found = _plain(getattr(client, operation)(**parameters))
         return answer
 
     def read(self, resource: Resource, operation: str, **parameters: Any) -> Found:
-        """Return the answer of a call that reads an object of a plan; raises AwsError."""
+        """Return the response of a call that reads an object of a plan; raises AwsError."""
         return self.call(KINDS[resource["kind"]].service, operation, f"read {title(resource)}", **parameters)
 
     def listed(self, resource: Resource, operation: str, key: str, **parameters: Any) -> list[Found]:
-        """Return all entries of an answer about an object of a plan that comes in pages; raises AwsError."""
+        """Return all entries of a paginated response about an object of a plan; raises AwsError."""
         return self.pages(KINDS[resource["kind"]].service, operation, key, f"find {title(resource)}", **parameters)
 
     def pages(self, service: str, operation: str, key: str, purpose: str, **parameters: Any) -> list[Found]:
-        """Return all entries of an answer that comes in pages; raises AwsError."""
+        """Return all entries of a paginated response; raises AwsError."""
         client = self._account.client(service)
         with guarded(purpose):
             if not client.can_paginate(operation):
@@ -74,7 +74,7 @@ class Finder:
     def ec2(self, operation: str, key: str, purpose: str, filters: Mapping[str, str]) -> list[Found]:
         """Return the entries of EC2 that match filters. Filters with an empty value are ignored."""
         filter_entries = [{"Name": name, "Values": [value]} for name, value in filters.items() if value]
-        # The one operation of EC2 whose parameter has another name.
+        # This is the only EC2 operation with a different parameter name.
         parameter = "Filter" if operation == "describe_nat_gateways" else "Filters"
         return self.pages("ec2", operation, key, purpose, **{parameter: filter_entries})
 
@@ -87,7 +87,7 @@ class Finder:
         ]
 
     def matching(self, resource: Resource, filters: Mapping[str, str]) -> list[Found]:
-        """Return the objects of EC2 that may be one of a plan."""
+        """Return the EC2 objects that might be an object of a plan."""
         return self.described(resource["kind"], f"find {title(resource)}", filters)
 
     def policy_arn(self, resource: Resource) -> str:
@@ -100,8 +100,11 @@ class Finder:
     # The network
 
     def vpc(self, resource: Resource) -> Found | None:
-        """Return the VPC of a cluster. Should there be several with its owner tags, as AWS created one although its
-        answer was lost, it is the one with most subnets that have them."""
+        """Return the VPC of a cluster.
+
+        Several VPCs might have its owner tags, because AWS created a VPC although its response was lost. In this case,
+        it is the VPC with the most subnets with these tags.
+        """
         cluster = _cluster(resource)
         searches: tuple[dict[str, str], ...] = ({_TAG: cluster}, {"tag:Name": resource["name"]})
         vpcs = {network["VpcId"]: network for filters in searches for network in self.matching(resource, filters)}
@@ -123,7 +126,7 @@ class Finder:
         return chosen
 
     def searched(self, resource: Resource) -> Found | None:
-        """Return an object of EC2 by the first of its searches that finds any."""
+        """Return an object of EC2 by its first search with a result."""
         for search in _SEARCHES[resource["kind"]]:
             filters = {name: _sought(resource, field) for name, field in search.items()}
             if not all(filters.values()):
@@ -133,7 +136,7 @@ class Finder:
                 return min(matches, key=lambda match: _rank(match, resource))
         return None
 
-    # Rights
+    # Permissions
 
     def role(self, resource: Resource) -> Found:
         role_name = {"RoleName": resource["name"]}
@@ -224,20 +227,21 @@ class Finder:
         return {**described_target, "SecurityGroups": groups["SecurityGroups"]}
 
     def mount_targets(self, system: str) -> list[Found]:
-        """Return the mount targets of a file system, but for those that are gone."""
+        """Return the mount targets of a file system, without deleted targets."""
         purpose = f"list the mount targets of {system}"
         targets = self.pages("efs", "describe_mount_targets", "MountTargets", purpose, FileSystemId=system)
         return [mount_target for mount_target in targets if mount_target["LifeCycleState"] != "deleted"]
 
     def access_points(self, system: str) -> list[Found]:
-        """Return the access points of a file system, which the driver in the cluster creates."""
+        """Return the access points of a file system. The driver in the cluster creates them."""
         purpose = f"list the access points of {system}"
         return self.pages("efs", "describe_access_points", "AccessPoints", purpose, FileSystemId=system)
 
     # Siblings
 
     def siblings(self, resource: Resource) -> Iterator[tuple[Resource, Found]]:
-        """Yield objects beside one of a plan that may be of its cluster too, whether the plan lists them or not."""
+        """Yield objects in the scope of an object of a plan that might belong to its cluster. The plan may list them or
+        not."""
         if resource["kind"] == "cluster":
             yield from self._in_cluster(resource["name"])
         elif resource["kind"] == "vpc":
@@ -278,7 +282,7 @@ class Finder:
                 yield {**twin, "name": identity}, actual
 
     def _tagged(self, name: str, beside: Resource, vpc: str = "") -> Iterator[tuple[Resource, Found]]:
-        """Yield the objects of a kind of EC2 that have the tag of the cluster of another object."""
+        """Yield the objects of a kind of EC2 with the cluster tag of another object."""
         kind = KINDS[name]
         for actual in self.described(name, f"list {_EC2[name][1]}", {_TAG: _cluster(beside), "vpc-id": vpc}):
             if actual.get("State") in ("failed", "deleting", "deleted"):
@@ -292,11 +296,11 @@ class Finder:
             )
             body = {"Tags": actual["Tags"], **({} if name == "launch-template" else {"Id": identity})}
             title, *__ = filter(None, candidates)
-            # Several may have one name.
+            # Several objects might have the same name.
             yield bodies.resource(f"{name} {identity}", name, str(title), beside["parent"], body), actual
 
     def by_id(self, resource: Resource) -> Found | None:
-        """Return an object of EC2 by its id."""
+        """Return an object of EC2 by its ID."""
         matches = self.matching(resource, {_EC2[resource["kind"]][2]: resource["body"]["Id"]})
         return next((match for match in matches if match.get("State") != "deleted"), None)
 
@@ -311,7 +315,7 @@ _EC2 = {
     "security-group": ("describe_security_groups", "SecurityGroups", "group-id"),
     "launch-template": ("describe_launch_templates", "LaunchTemplates", ""),
 }
-"""Kinds of EC2: the operation that describes them, the key of its answer, and the filter for an id; none for a kind
+"""Kinds of EC2: the operation that describes them, the key of its response, and the filter for an ID; empty for a kind
 that is found by its name."""
 _SHAPES: Mapping[str, Callable[[Mapping[str, Any]], Found]] = {
     "internet-gateway": form.internet_gateway,
@@ -323,11 +327,12 @@ _SEARCHES: Mapping[str, tuple[Mapping[str, str], ...]] = {
     "internet-gateway": ({"attachment.vpc-id": "VpcId"}, {_TAG: "cluster"}),
     "elastic-ip": ({_TAG: "cluster"},),
     "nat-gateway": ({_TAG: "cluster"}, {"subnet-id": "SubnetId", "tag:Name": "name"}),
-    # A subnet can have no other table.
+    # A subnet can only have one table.
     "route-table": ({"vpc-id": "VpcId", "tag:Name": "name"}, {"vpc-id": "VpcId", "association.subnet-id": "SubnetIds"}),
     "security-group": ({"vpc-id": "VpcId", "group-name": "name"},),
 }
-"""Kinds of EC2 that are found by one search, or else by the next: filters, each with what its value is (_sought)."""
+"""Searches for kinds of EC2. The first search with a result is used. Filters have the source of their value
+(_sought)."""
 _IDENTITIES = "list_pod_identity_associations"
 _IN_NETWORK = ("subnet", "route-table", "security-group", "nat-gateway")
 _IN_CLUSTER = (
@@ -338,7 +343,7 @@ _IN_CLUSTER = (
 
 
 def _plain(value: Any) -> Any:
-    """Return an answer as plain data: times as text."""
+    """Return a response as plain data: times as text."""
     if isinstance(value, Mapping):
         return {str(key): _plain(element) for key, element in value.items()}
     if isinstance(value, list):
@@ -357,8 +362,11 @@ def _owned(found: Mapping[str, Any], resource: Resource) -> bool:
 
 
 def _sought(resource: Resource, field: str) -> str:
-    """Return the value of a filter: the name of the object, its cluster, or a field of its body, of a list the first
-    entry; empty while it is not known."""
+    """Return the value of a filter: the name of the object, its cluster, or a field of its body. Empty while it is
+    unknown.
+
+    For a list, the value is its first entry.
+    """
     if field in ("name", "cluster"):
         return resource["name"] if field == "name" else _cluster(resource)
     value = resource["body"][field]
@@ -367,8 +375,8 @@ def _sought(resource: Resource, field: str) -> str:
 
 
 def _rank(found: Found, resource: Resource) -> tuple[bool, int, bool, str]:
-    """Return the rank of an object of several that are found: those that have the owner of the plan come first, then
-    those that work, then those that are in use."""
+    """Return the rank of a matching object. Objects with the owner of the plan are first, then working objects, then
+    objects in use."""
     used = found.get("AssociationId") or found.get("SubnetIds")
     state = _BAD_STATES.get(str(found.get("State")), 0)
     return not _owned(found, resource), state, not used, str(found[KINDS[resource["kind"]].id])

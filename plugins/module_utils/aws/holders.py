@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Reads of what uses an object, for which AWS refuses to delete it without saying so."""
+"""Reads of the users of an object. AWS refuses to delete an object in use, and does not name its users."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Holders:
         self._finder = finder
 
     def of(self, resource: Resource, actual: Actual) -> Iterator[str]:
-        """Yield the users of an object; nothing for kinds whose errors name their users."""
+        """Yield the users of an object; nothing for kinds with errors that name the users."""
         kind = resource["kind"]
         if kind == "vpc":
             yield from self._interfaces("vpc-id", actual["VpcId"])
@@ -50,7 +50,8 @@ class Holders:
                 yield orphans.interface_holding(interface)
 
     def _inside(self, vpc: str) -> Iterator[str]:
-        """Yield subnets and security groups of a VPC, but for the group that goes with it."""
+        """Yield subnets and security groups of a VPC, except the default group. AWS deletes the default group with the
+        VPC."""
         for holder in self._finder.ec2("describe_subnets", "Subnets", f"list the subnets of {vpc}", {"vpc-id": vpc}):
             yield f"subnet {holder['SubnetId']} ({holder['CidrBlock']})"
         purpose = f"list the security groups of {vpc}"
@@ -59,7 +60,7 @@ class Holders:
                 yield f"security group {holder['GroupId']} ({holder['GroupName']})"
 
     def _rules(self, group: str, vpc: str) -> Iterator[str]:
-        """Yield the other security groups of a VPC whose rules refer to a group."""
+        """Yield the other security groups of a VPC with rules that refer to a group."""
         purpose = f"list the security groups of {vpc}"
         security_groups = self._finder.ec2("describe_security_groups", "SecurityGroups", purpose, {"vpc-id": vpc})
         for name in sorted({holder for holder, _direction, _rule in orphans.references(security_groups, group)}):

@@ -1,8 +1,8 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Logins at clusters of Amazon EKS: tokens made in Python, and the address of a cluster.
+"""Credentials for clusters of Amazon EKS: tokens created in Python, and the address of a cluster.
 
-A token is `k8s-aws-v1.` and the unpadded base64url of a presigned STS GetCallerIdentity URL whose signed header
+A token is `k8s-aws-v1.` and the unpadded base64url of a presigned STS GetCallerIdentity URL. Its signed header
 `x-k8s-aws-id` names the cluster (aws-iam-authenticator, "API Authorization from Outside a Cluster"). EKS accepts it for
 15 minutes after it was signed.
 """
@@ -23,11 +23,11 @@ from ..kubernetes.credentials import AccessError, Grant, Mint
 
 _PREFIX = "k8s-aws-v1."
 _CLUSTER_HEADER = "x-k8s-aws-id"
-# The value that EKS expects in the URL; it does not shorten the life of the token.
+# EKS expects this value in the URL; it does not shorten the lifetime of the token.
 _URL_SECONDS = 60
 _TOKEN_SECONDS = 14 * 60.0
 _TIMEOUTS = {"connect_timeout": 10, "read_timeout": 20, "retries": {"total_max_attempts": 4, "mode": "standard"}}
-# What an exec entry may set for its program, and the setting of the AWS SDK that it stands for.
+# Variables of an exec entry, and the equivalent settings of the AWS SDK.
 _SETTINGS = {
     "AWS_CONFIG_FILE": "config_file",
     "AWS_SHARED_CREDENTIALS_FILE": "credentials_file",
@@ -36,7 +36,7 @@ _SETTINGS = {
 _REGION = ("AWS_REGION", "AWS_DEFAULT_REGION")
 _PROFILE = ("AWS_PROFILE", "AWS_DEFAULT_PROFILE")
 _KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
-# Has no meaning here: the regional endpoint is always used.
+# These variables are ignored, because the regional endpoint is always used.
 _IGNORED = ("AWS_STS_REGIONAL_ENDPOINTS", "AWS_PAGER", "AWS_CLI_AUTO_PROMPT")
 _sessions_lock = threading.Lock()
 T = TypeVar("T")
@@ -44,7 +44,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Eks:
-    """A cluster of Amazon EKS. `endpoint`: URL of the EKS API where it is not the region's public one."""
+    """A cluster of Amazon EKS. `endpoint`: URL of the EKS API if it differs from the region's public endpoint."""
 
     cloud: ClassVar[str] = "eks"
 
@@ -58,7 +58,7 @@ class Eks:
         return describe(self.cluster, self.region, self.profile, self.role_arn, self.endpoint)
 
     def client(self) -> Any:
-        """Return a client of the EKS API with the credentials of the login; raises AccessError."""
+        """Return a client of the EKS API with the credentials of the cluster; raises AccessError."""
         return _guarded(lambda: _client(self.region, self.profile, self.role_arn, self.endpoint))
 
     def mint(self, refused: str) -> Grant:
@@ -66,7 +66,7 @@ class Eks:
 
 
 def minter(cluster: str, region: str = "", profile: str = "", role_arn: str = "", **more: Any) -> Mint:
-    """A function that makes tokens for a cluster with the credentials that the AWS SDK finds."""
+    """Return a function that creates tokens for a cluster with the credentials of the AWS SDK."""
 
     def mint(_refused: str) -> Grant:
         return _guarded(lambda: _token(_Account(region, profile, role_arn, **more), cluster))
@@ -77,7 +77,7 @@ def minter(cluster: str, region: str = "", profile: str = "", role_arn: str = ""
 def describe(
     cluster: str, region: str = "", profile: str = "", role_arn: str = "", endpoint: str = ""
 ) -> tuple[str, str]:
-    """Server and CA (PEM) of a cluster; raises AccessError."""
+    """Return the server and CA (PEM) of a cluster; raises AccessError."""
 
     def ask() -> tuple[str, str]:
         described_cluster = _client(region, profile, role_arn, endpoint).describe_cluster(name=cluster)["cluster"]
@@ -98,7 +98,7 @@ def _client(region: str, profile: str, role_arn: str, endpoint: str) -> Any:
 
 
 class _Account:
-    """Credentials and region. Finding them takes a while, so equal ones are found once a process."""
+    """Credentials and region. Finding them is slow, so they are cached in the process."""
 
     def __init__(
         self,
@@ -161,13 +161,14 @@ def _session(
             assumed["ExternalId"] = external_id
         refresher = aws.create_assume_role_refresher(sts, assumed)
         credentials = aws.DeferredRefreshableCredentials(method="assume-role", refresh_using=refresher)
-    # A token names STS as EKS reaches it, which takes no other address, wherever calls from here are sent.
+    # A token needs the public STS address, because EKS accepts no other address, even if this process uses another
+    # endpoint.
     public = session.create_client("sts", region_name=region, config=aws.Config(ignore_configured_endpoint_urls=True))
     return session, public, credentials
 
 
 def forget() -> None:
-    """Forget accounts, as when the environment changed."""
+    """Clear the cache of accounts after a change of the environment."""
     _session.cache_clear()
 
 
@@ -182,7 +183,7 @@ def _token(account: _Account, cluster: str) -> Grant:
 
 
 def _guarded(action: Callable[[], T]) -> T:
-    """Do it; what the AWS SDK raises becomes an AccessError."""
+    """Run an action. Errors of the AWS SDK become an AccessError."""
     try:
         aws = load_aws()
     except ImportError:
@@ -204,9 +205,9 @@ class _Parser(argparse.ArgumentParser):
 
 
 def from_exec(command: str, args: Sequence[str], env: Mapping[str, str]) -> Mint | None:
-    """The minter that does what `aws eks get-token` or `aws-iam-authenticator token` would; None for other programs.
+    """Return the minter for `aws eks get-token` or `aws-iam-authenticator token`; None for other programs.
 
-    Raises AccessError for arguments and variables that mean something that is not done here.
+    Raises AccessError for unsupported arguments and variables.
     """
     if command == "aws" and "get-token" in args and "eks" in args:
         parser = _Parser(prog=command, add_help=False, allow_abbrev=False)

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Orphans of a cluster in its VPC: found, and deleted in the order in which AWS allows it."""
+"""Orphans of a cluster in its VPC: found, and deleted in the order that AWS requires."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .session import Account
 Wire = Mapping[str, Any]
 
 _KEYS = ("name", "region", "resources")
-# The most load balancers or target groups that DescribeTags takes in one call.
+# Maximum number of load balancers or target groups in one call of DescribeTags.
 _TAGGED_AT_ONCE = 20
 _IN_USE = ("DependencyViolation", "ResourceInUse", "InvalidNetworkInterface.InUse", "InvalidParameterValue")
 _READINGS = 4
@@ -54,7 +54,7 @@ def delete(module: Any, changes: Changes, messages: Messages) -> dict[str, Any]:
 
 
 def find_vpc(account: Account, plan: Wire) -> str:
-    """Return the id of the VPC of a plan; empty when there is none with its owner tags. Raises AwsError."""
+    """Return the ID of the VPC of a plan; empty without a VPC with its owner tags. Raises AwsError."""
     resource = next((candidate for candidate in plan["resources"] if candidate["kind"] == "vpc"), None)
     if resource is None:
         raise AwsError("plan.resources", "has no VPC")
@@ -64,11 +64,12 @@ def find_vpc(account: Account, plan: Wire) -> str:
 
 @dataclass(frozen=True)
 class Found:
-    """Objects in the VPC. `is_gone`: whether the cluster does not exist any more, so that what it needed can go too.
+    """Objects in the VPC.
 
-    `balancers` and `target_groups` (names by ARN) are those of the cluster, `other_balancers` all others.
-    `idle` are network interfaces of the CNI that nothing uses, `pending` those that AWS deletes itself. `groups` are
-    the security groups to delete, `every_group` all of the VPC. `left_alone`: lines about what is not the cluster's.
+    `is_gone`: True if the cluster no longer exists, so its dependencies can be deleted, too. `balancers` and
+    `target_groups` (names by ARN) belong to the cluster; `other_balancers` are all other load balancers. `idle` are
+    unused network interfaces of the CNI, `pending` are interfaces that AWS deletes itself. `groups` are the security
+    groups to delete, `every_group` all security groups of the VPC. `left_alone`: lines about objects of other owners.
     """
 
     is_gone: bool
@@ -83,7 +84,7 @@ class Found:
 
     @property
     def orphans(self) -> list[Orphan]:
-        """The objects to delete, now or when what uses them is gone."""
+        """The objects to delete, now or after their users are deleted."""
         interfaces = [*self.idle, *(entry for entry in self.pending if orphans.of_nodes(entry))]
         return [
             *(entry.orphan for entry in self.balancers),
@@ -94,7 +95,7 @@ class Found:
 
 
 class Sweep:
-    """Finds and deletes what a cluster left in a VPC. The methods raise AwsError."""
+    """Search and deletion of the orphans of a cluster in a VPC. The methods raise AwsError."""
 
     def __init__(self, account: Account, vpc: str, cluster: str, changes: Changes) -> None:
         self._account, self._vpc, self._cluster, self._changes = account, vpc, cluster, changes
@@ -106,13 +107,13 @@ class Sweep:
             try:
                 return self._find()
             except AwsError as error:
-                # Controllers may be deleting load balancers at the same time, between two of our reads.
+                # Controllers might delete load balancers at the same time, between two reads.
                 if not is_code(error, "LoadBalancerNotFound", "TargetGroupNotFound"):
                     raise
         return self._find()
 
     def remove(self, found: Found, wait: Wait, *, until_done: bool) -> list[str]:
-        """Delete what was found, and wait until it is gone; without waiting, return what is left for the next run."""
+        """Delete the orphans, and wait until they are deleted. Without waiting, return the orphans for the next run."""
         if self._changes.check_mode:
             for orphan in found.orphans:
                 self._report(orphan)
@@ -205,7 +206,7 @@ class Sweep:
         ]
 
     def _target_groups(self, own: Iterable[Balancer]) -> dict[str, str]:
-        """Return the target groups of the cluster's load balancers, and those that have its tag: names by ARN."""
+        """Return the target groups of the cluster's load balancers, and target groups with its tag: names by ARN."""
         arns = {balancer.arn for balancer in own if balancer.arn}
         groups = self._inside("describe_target_groups", "TargetGroups", "target groups")
         by_arn = self._tags_of(group["TargetGroupArn"] for group in groups)
@@ -221,7 +222,7 @@ class Sweep:
         return [description for description in descriptions if description.get("VpcId") == self._vpc]
 
     def _tags_of(self, arns: Iterable[str]) -> dict[str, dict[str, str]]:
-        """Return tags by ARN; what is gone by now has none."""
+        """Return tags by ARN; deleted objects have no tags."""
         tags_by_arn: dict[str, dict[str, str]] = {arn: {} for arn in arns}
         purpose = f"read the tags of load balancers in {self._vpc}"
         for some in _batches(list(tags_by_arn)):
@@ -244,7 +245,8 @@ class Sweep:
     def _sorted(
         self, interfaces: Iterable[Wire], others: Iterable[Balancer], *, gone: bool
     ) -> tuple[list[Wire], list[Wire], list[Wire]]:
-        """Return the interfaces to delete, to wait for, and of others; none of those that an existing cluster uses."""
+        """Return the interfaces to delete, to wait for, and of other owners. Interfaces in use by an existing cluster
+        are omitted."""
         idle: list[Wire] = []
         pending: list[Wire] = []
         foreign: list[Wire] = []
@@ -270,7 +272,7 @@ class Sweep:
         return idle, pending, foreign
 
     def _declared(self) -> set[str]:
-        """Return the interfaces of NAT gateways, which are deleted with these."""
+        """Return the interfaces of NAT gateways. They are deleted with the gateways."""
         return {
             str(address["NetworkInterfaceId"])
             for gateway in self._described("describe_nat_gateways", "NatGateways", "NAT gateways")
@@ -291,7 +293,7 @@ class Sweep:
         self._report(balancer.orphan)
 
     def _interfaces_gone(self, orphans_found: Found) -> PollResult:
-        """Delete the interfaces that nothing uses any more, and return which are still used."""
+        """Delete unused interfaces, and return the interfaces that are still in use."""
         idle, pending, _foreign = self._sorted(
             self._interfaces(), orphans_found.other_balancers, gone=orphans_found.is_gone
         )
@@ -321,7 +323,7 @@ class Sweep:
         )
 
     def _groups_gone(self, orphans_found: Found) -> PollResult:
-        """Delete security groups, after rules of the cluster's other groups that refer to them."""
+        """Delete security groups, after the rules of the cluster's other groups that refer to them."""
         ec2 = self._account.client("ec2")
         owned = {owned_group["GroupId"] for owned_group in orphans_found.every_group if self._owned(owned_group)}
         live_groups = self._groups()
@@ -342,7 +344,7 @@ class Sweep:
         )
 
     def _owned(self, group: Wire) -> bool:
-        """Return whether the rules of a group are ours to change."""
+        """Return True if the rules of a group can be changed: it belongs to the cluster or to the collection."""
         return orphans.group_of_cluster(group, labels(group.get("Tags")), self._cluster) or _planned(group)
 
     def _revoke(self, holder: str, direction: str, rule: Mapping[str, Any]) -> None:
@@ -356,14 +358,14 @@ class Sweep:
         )
 
     def _deleted(self, orphan: Orphan, call: Callable[[], Any], *absent: str) -> bool:
-        """Delete an orphan; return False when something still uses it."""
+        """Delete an orphan; return False if it is still in use."""
         done = self._tried(f"delete {orphan.title}", call, *absent)
         if done:
             self._report(orphan)
         return done
 
     def _tried(self, purpose: str, call: Callable[[], Any], *absent: str) -> bool:
-        """Send a call; return False when something still uses the object, which ends by itself."""
+        """Send a call; return False if the object is still in use. The use ends by itself."""
         try:
             with guarded(purpose):
                 call()
@@ -392,17 +394,17 @@ def _group(group: Wire) -> Orphan:
 
 
 def _planned(group: Wire) -> bool:
-    """Return whether a security group was created by this collection, which deletes it by its plan."""
+    """Return True if the collection created a security group. Such a group is deleted through its plan."""
     return labels(group.get("Tags")).get(OWNERS.manager) == OWNERS.managed_by
 
 
 def _of_efs(interface: Wire) -> bool:
-    """Return whether a network interface is of a mount target, which is deleted with its file system."""
+    """Return True if a network interface belongs to a mount target. It is deleted with its file system."""
     return str(interface.get("Description") or "").startswith("EFS mount target")
 
 
 def _of_balancer(interface: Wire) -> bool:
-    """Return whether a network interface is of a load balancer, which is reported itself."""
+    """Return True if a network interface belongs to a load balancer. The load balancer itself is reported."""
     return str(interface.get("Description") or "").startswith(orphans.BALANCER)
 
 

@@ -24,7 +24,7 @@ _KIND = KINDS["node-group"]
 class NodeGroups:
     """Sizes of node groups. See cloud.clusters.PoolSizes for the methods.
 
-    `busy_seconds`, `busy_delay`: for how long, and how often, an update is sent again while EKS does another one.
+    `busy_seconds`, `busy_delay`: the time and the interval for repeated updates while EKS runs another update.
     """
 
     def __init__(self, busy_seconds: float = _BUSY_SECONDS, busy_delay: float = _BUSY_DELAY) -> None:
@@ -74,7 +74,7 @@ def _title(cluster: str, pool: str) -> str:
 
 
 def _call(options: Mapping[str, str], operation: str, purpose: str, **parameters: Any) -> dict[str, Any]:
-    """Return the answer of EKS to a call about a cluster; raises AwsError."""
+    """Return the response of EKS to a call about a cluster; raises AwsError."""
     try:
         client = Eks(**options).client()
     except AccessError as error:

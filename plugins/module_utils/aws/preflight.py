@@ -27,7 +27,7 @@ from .session import Account
 Plan = Mapping[str, Any]
 
 _KEYS = ("name", "object", "region", "version", "tags", "vpc", "subnets", "zones", "node_groups", "launch_templates")
-# Not everyone who may create a cluster may read all of this: what cannot be read is a warning.
+# An identity that can create a cluster might lack some of these read permissions, so a denied read is a warning.
 _DENIED = (
     "AccessDenied",
     "AccessDeniedException",
@@ -35,15 +35,18 @@ _DENIED = (
     "OperationNotPermitted",
     "UnauthorizedOperation",
 )
-# AWS says soon enough, and clearly, what is wrong with these.
+# AWS itself reports problems of these early and clearly.
 _BEST_EFFORT = ("versions", "quotas")
 _NO_RESERVATION = ("InvalidCapacityReservationId.NotFound", "InvalidCapacityReservationId.Malformed")
 
 
 @dataclass(frozen=True)
 class Reading:
-    """`account`, `arn`: those of the credentials, empty when AWS refuses them. `verdict`: what could not be read:
-    problems where something is wrong, warnings where a right is missing."""
+    """Result of the reads.
+
+    `account`, `arn`: the account and the ARN of the credentials, empty if AWS rejects them. `verdict`: the failed
+    reads: errors are problems, missing permissions are warnings.
+    """
 
     account: str
     arn: str
@@ -75,7 +78,7 @@ def check(module: Any) -> dict[str, Any]:
 
 
 def read(account: Account, plan: Plan | None) -> Reading:
-    """Read all that the judgement of a plan needs; without a plan, who we are and which zones there are."""
+    """Read the data for the judgment of a plan; without a plan, only the identity of the credentials and the zones."""
     region = account.region
     try:
         with guarded(f"ask AWS in {region} whose credentials these are"):
@@ -136,8 +139,10 @@ def _zones(account: Account) -> list[dict[str, Any]]:
 
 
 def _for_control_planes(zones: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
-    """Return the zones that a control plane can be in: no local zones, none that the account has not opted into, and
-    none that EKS takes no subnets in."""
+    """Return the zones that support a control plane.
+
+    Local zones, zones that the account has not opted into, and zones without subnets for EKS are omitted.
+    """
     return tuple(
         sorted(
             zone["ZoneName"]
@@ -151,7 +156,7 @@ def _for_control_planes(zones: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
 
 
 def _subnets(account: Account, plan: Plan) -> dict[str, str]:
-    """Return the zones of the subnets that the cluster has already, by range. They are all in one VPC."""
+    """Return the zones of the existing subnets of the cluster, by range. The subnets are in one VPC."""
     plan_owner = OWNERS.of(KINDS["subnet"], {"Tags": plan["tags"]})
     purpose = f"list the subnets of {plan['name']} in {account.region}"
     tagged = Finder(account).described("subnet", purpose, {f"tag:{CLUSTER_TAG}": plan["name"]})
@@ -186,7 +191,7 @@ def _of_type(types: Iterable[str]) -> list[dict[str, Any]]:
 
 
 def _versions(account: Account) -> dict[str, str]:
-    """Return the status of each version that EKS has."""
+    """Return the status of each Kubernetes version of EKS."""
     purpose = f"list the Kubernetes versions of EKS in {account.region}"
     versions = Finder(account).pages("eks", "describe_cluster_versions", "clusterVersions", purpose)
     return {
@@ -196,12 +201,12 @@ def _versions(account: Account) -> dict[str, str]:
 
 
 def _status(older: str) -> str:
-    """Return the older field `status` in the words of `versionStatus`."""
+    """Return the older field `status` in the format of `versionStatus`."""
     return older.upper().replace("-", "_")
 
 
 def _there(account: Account, name: str) -> tuple[str, dict[str, dict[str, Any]]]:
-    """Return the version and the node groups of the cluster by their names; empty where it does not exist yet."""
+    """Return the version and the node groups of the cluster, by name; empty if the cluster does not exist yet."""
     finder, purpose = Finder(account), f"list the node groups of EKS cluster {name}"
     try:
         cluster = finder.call("eks", "describe_cluster", f"describe EKS cluster {name}", name=name)["cluster"]
@@ -214,7 +219,7 @@ def _there(account: Account, name: str) -> tuple[str, dict[str, dict[str, Any]]]
 
 
 def _group(finder: Finder, cluster: str, group: str) -> dict[str, Any]:
-    """Return a node group as EKS describes it; empty for one that is gone."""
+    """Return a node group in the format of EKS; empty for a deleted node group."""
     try:
         purpose = f"describe node group {group} of EKS cluster {cluster}"
         node_group: dict[str, Any] = finder.call(
@@ -228,14 +233,16 @@ def _group(finder: Finder, cluster: str, group: str) -> dict[str, Any]:
 
 
 def _is_plain(group: Mapping[str, Any]) -> bool:
-    """Return whether a node group has no launch template. One that is gone, or could not be created, is created
-    again, with one."""
+    """Return True if a node group has no launch template.
+
+    A deleted node group, or a node group with a failed creation, is created again with a launch template.
+    """
     status = group.get("status", "DELETING")
     return not group.get("launchTemplate") and status not in ("CREATE_FAILED", "DELETING")
 
 
 def _reservation(account: Account, name: str) -> Any:
-    """Return a capacity reservation as EC2 describes it, None for one that does not exist."""
+    """Return a capacity reservation in the format of EC2, None if it does not exist."""
     try:
         reservations = Finder(account).call(
             "ec2",
@@ -251,7 +258,7 @@ def _reservation(account: Account, name: str) -> Any:
 
 
 def _quotas(account: Account, codes: Iterable[str]) -> dict[str, float]:
-    """Return the vCPUs that may run at once, by quota."""
+    """Return the maximum number of running vCPUs, by quota."""
     return {code: _quota(account, code) for code in codes}
 
 
@@ -266,6 +273,6 @@ def _quota(account: Account, code: str) -> float:
     except AwsError as error:
         if not is_code(error, "NoSuchResourceException"):
             raise
-        # No value was ever set for the account: then that of AWS holds.
+        # The account has no value of its own, so the AWS default applies.
         quota = finder.call("service-quotas", "get_aws_default_service_quota", purpose, **quota_key)
     return float(quota["Quota"]["Value"])

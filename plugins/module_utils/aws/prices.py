@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Prices of instance types: those on demand of the AWS Price List API, those of spot instances of EC2."""
+"""Prices of instance types: On-Demand prices from the AWS Price List API, Spot prices from EC2."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LIST, _SPOT = "AWS Price List API", "EC2 DescribeSpotPriceHistory"
 
 
 def quotes(module: Any, machines: Sequence[Machine], currency: str) -> Quotes:
-    """Return the prices of instance types, on demand by region and as spot instances by zone. Raises AwsError."""
+    """Return the prices of instance types: On-Demand prices by region, Spot prices by zone. Raises AwsError."""
     libraries.need(module, late={AWS_PACKAGE: load_aws})
     regions = sorted({machine.region for machine in machines})
     for region in regions:

@@ -37,12 +37,12 @@ _ATTACHED = re.compile(r"has nodegroups attached", re.I)
 _IN_USE = ("DependencyViolation", "DeleteConflict", "InvalidIPAddress.InUse")
 _INVALID = ("InvalidParameterException", "InvalidRequestException")
 _NO_NODES = "InsufficientNumberOfReplicas"
-"""Issue of an addon whose pods have no node yet: it recovers by itself once there is one."""
+"""Issue of an addon with pods that have no node yet: it recovers by itself once a node exists."""
 Causes = tuple[tuple[str, str], ...]
 
 
 class AwsProvider(Provider):
-    """Objects of AWS, by the SDK. See cloud.provider.Provider for the methods."""
+    """Objects of AWS, through the SDK. See cloud.provider.Provider for the methods."""
 
     kinds = KINDS
     owners = OWNERS
@@ -53,7 +53,11 @@ class AwsProvider(Provider):
         self._finder = Finder(account)
 
     def scope(self, resource: Resource) -> str:
-        """The object itself. What is in a cluster is changed at once with it: EKS refuses what it cannot take yet."""
+        """Return the scope of an object: the object itself.
+
+        Objects in a cluster are changed at the same time as the cluster, because EKS rejects changes that are too
+        early.
+        """
         if resource["kind"] == "cluster":
             return f"clusters/{resource['name']}"
         return f"{resource['parent']}/{resource['kind']}/{resource['name']}"
@@ -65,7 +69,10 @@ class AwsProvider(Provider):
         return state_of(resource["kind"], actual)
 
     def problems(self, resource: Resource, actual: Actual, _listed: Iterable[Resource]) -> Iterator[str]:
-        """Objects of IAM are in all regions, and say which of them their cluster is in. A cluster cannot move."""
+        """Yield IAM objects of a cluster in another region, and a cluster in another VPC.
+
+        IAM objects are in all regions, and a tag has the region of their cluster. A cluster cannot move to another VPC.
+        """
         if resource["kind"] in ("role", "policy"):
             desired_region = resource["body"]["Tags"][names.REGION_TAG]
             region = (actual.get("Tags") or {}).get(names.REGION_TAG, desired_region)
@@ -115,7 +122,7 @@ class AwsProvider(Provider):
         return [Action(call.purpose, partial(self._delete, call)) for call in calls]
 
     def holders(self, resource: Resource, actual: Actual) -> Iterator[str]:
-        """EC2 and EKS refuse without saying what uses the object."""
+        """Return the users of an object, because errors of EC2 and EKS do not name them."""
         return Holders(self._finder).of(resource, actual)
 
     def siblings(self, resource: Resource) -> Iterator[tuple[Resource, Actual]]:
@@ -131,7 +138,7 @@ class AwsProvider(Provider):
             if error.code == "ResourceInUseException":
                 error.meaning = "exists" if self.find(resource) else "busy"
             elif error.passing and not kind.token:
-                # The answer was lost, so the object may exist.
+                # The response was lost, so the object might exist.
                 error.meaning = "exists"
             else:
                 _explain(error)
@@ -166,7 +173,7 @@ class AwsProvider(Provider):
             raise
 
     def _send(self, call: Call, *, again: bool = True) -> dict[str, Any]:
-        """Send a call. `again`: whether the SDK may send it again when no answer comes."""
+        """Send a call. `again`: True if the SDK may send it again without a response."""
         client = self._account.client(call.service, again=again)
         with guarded(call.purpose):
             answer: dict[str, Any] = getattr(client, call.operation)(**call.parameters)
@@ -191,7 +198,7 @@ class AwsProvider(Provider):
         return PollResult(message, done=True, value=failed)
 
     def _inside(self, resource: Resource, actual: Actual) -> Iterator[Call]:
-        """Return the calls that delete what is in a file system, which keeps it from being deleted."""
+        """Yield the calls that delete the objects in a file system, because they prevent its deletion."""
         if resource["kind"] != "file-system":
             return
         system = str(actual["FileSystemId"])
@@ -205,12 +212,13 @@ class AwsProvider(Provider):
 
 
 def state_of(kind: str, actual: Actual) -> State:
-    """Return the state of an object of a kind, with the causes of a bad one and what to do about them."""
+    """Return the state of an object of a kind. A bad state has its causes and their fixes."""
     return explained(KINDS[kind].state(actual), _causes(actual), hint_for)
 
 
 def _explain(error: AwsError) -> None:
-    """Mark an error of a call that is sent again: of something new, or as another change is under way."""
+    """Mark an error of a call that is sent again: a new dependency is not known yet, or another change is in
+    progress."""
     invalid = error.code in _INVALID
     if invalid and _NEW_ROLE.search(error.message):
         error.too_early = "its role to be known everywhere"
@@ -228,7 +236,7 @@ def _causes(actual: Actual) -> Causes:
 
 
 def _pairs(found: Any, code: str, message: str) -> Causes:
-    """Return issues of EKS as codes and messages, with the resources that a message does not name."""
+    """Return issues of EKS as codes and messages, with the resources that are missing in a message."""
     pairs = []
     for issue in found or ():
         text = str(issue.get(message) or "").strip().rstrip(".")
@@ -238,7 +246,7 @@ def _pairs(found: Any, code: str, message: str) -> Causes:
 
 
 def connect(module: Any) -> AwsProvider:
-    """Return the provider for the arguments of a module; fail the module where they are wrong."""
+    """Return the provider for the arguments of a module; fail the module if they are invalid."""
     account = session.account(module)
     for index, resource in enumerate(module.params["resources"]):
         parent = str(resource["parent"])

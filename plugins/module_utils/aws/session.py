@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Login to AWS: one set of arguments for all modules, and clients that are created once each."""
+"""Credentials for AWS: one set of arguments for all modules, and clients that are created once each."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _SETTINGS = {
 
 
 class Account:
-    """Clients of one account and region. They may be used by several threads at once."""
+    """Clients of one account and region. Several threads can use them at the same time."""
 
     def __init__(self, session: Any, region: str, endpoint_url: str = "", ca_bundle: str = "") -> None:
         self.region = region
@@ -50,9 +50,9 @@ class Account:
         self._lock = threading.Lock()
 
     def client(self, service: str, *, again: bool = True) -> Any:
-        """Return the client of a service ("eks"), made when it is first asked for; raises AwsError.
+        """Return the client of a service ("eks"), created at its first use; raises AwsError.
 
-        `again`: whether it may send a call again by itself; not where that could create an object twice.
+        `again`: True if the client may send a call again by itself; False if that could create an object twice.
         """
         with self._lock:
             if (service, again) not in self._clients:
@@ -65,7 +65,7 @@ class Account:
 
 
 def account(module: Any) -> Account:
-    """Return the account that the arguments of a module name; fail the module where there is none."""
+    """Return the account of the arguments of a module; fail the module without valid credentials."""
     libraries.need(module, late={AWS_PACKAGE: load_aws})
     try:
         return from_params(module.params)
@@ -75,7 +75,7 @@ def account(module: Any) -> Account:
 
 
 def from_params(params: Mapping[str, Any]) -> Account:
-    """Return the account of the arguments. Raises AwsError that says which of them is wrong."""
+    """Return the account of the arguments. Raises AwsError with the invalid argument."""
     arguments = {name: str(params.get(name) or "") for name in ARGUMENTS}
     _check_keys(arguments)
     session = _session(arguments)
@@ -86,7 +86,7 @@ def from_params(params: Mapping[str, Any]) -> Account:
 
 
 class _Role:
-    """Provider of credentials for a session of the SDK: those of a role, renewed before they end."""
+    """Provider of credentials for a session of the SDK: the credentials of a role, renewed before they expire."""
 
     METHOD = CANONICAL_NAME = "assume-role"
 
@@ -98,7 +98,7 @@ class _Role:
 
 
 def _assumed(account: Account, arguments: Mapping[str, str]) -> Account:
-    """Return an account in the name of a role. Raises AwsError."""
+    """Return an account with the credentials of a role. Raises AwsError."""
     aws, role = load_aws(), arguments["role_arn"]
     role_parameters = {"RoleArn": role, "RoleSessionName": "modelplane-fleet"}
     refresher = aws.create_assume_role_refresher(account.client("sts"), role_parameters)
@@ -135,7 +135,7 @@ def _check_keys(arguments: Mapping[str, str]) -> None:
 
 
 def _session(arguments: Mapping[str, str]) -> Any:
-    """Return a session whose profile exists."""
+    """Return a session with an existing profile."""
     aws = load_aws()
     session = aws.Session(profile=arguments["profile"] or None)
     session.register_component("data_loader", _loader())
@@ -155,12 +155,12 @@ def _session(arguments: Mapping[str, str]) -> Any:
 
 @functools.lru_cache(maxsize=1)
 def _loader() -> Any:
-    """Return the loader of the SDK's descriptions of services. That of EC2 takes a third of a second: once."""
+    """Return the loader of the service descriptions of the SDK. It is cached, because EC2 takes a third of a second."""
     return load_aws().Session().get_component("data_loader")
 
 
 def _check_credentials(session: Any, arguments: Mapping[str, str]) -> None:
-    """Require credentials that are complete. Whether AWS accepts them is seen at the first call."""
+    """Require complete credentials. AWS accepts or rejects them at the first call."""
     with guarded("log in to AWS"):
         credentials = session.get_credentials()
         if credentials is not None:
@@ -178,14 +178,15 @@ def _check_credentials(session: Any, arguments: Mapping[str, str]) -> None:
 
 def _unknown_profile(arguments: str) -> AwsError:
     profile = arguments or os.environ.get("AWS_PROFILE") or os.environ.get("AWS_DEFAULT_PROFILE") or "default"
-    # Listed by a session without a profile: one whose profile does not exist cannot read anything.
+    # A session without a profile lists the profiles, because a session with a missing profile cannot read anything.
     profiles = load_aws().Session(profile=None).full_config.get("profiles", {})
     hint = nearest_key(profile, profiles) if profiles else "There are none in ~/.aws/config and ~/.aws/credentials."
     return AwsError("log in to AWS", f"there is no profile {profile}", code="ProfileNotFound", hint=hint.rstrip("."))
 
 
 def _check_region(session: Any, arguments: Mapping[str, str]) -> None:
-    """Refuse a mistyped region at once, and not after a minute of attempts to reach a host that does not exist."""
+    """Reject a mistyped region immediately, instead of after a minute of attempts to reach a host that does not
+    exist."""
     region = arguments["region"]
     if arguments["endpoint_url"] or os.environ.get("AWS_ENDPOINT_URL"):
         return

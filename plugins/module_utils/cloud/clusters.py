@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Interface between the fleet and the clusters of a cloud: logins, and sizes of node pools."""
+"""Interface between the fleet and the clusters of a cloud: credentials, and sizes of node pools."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..kubernetes.credentials import AccessError, Grant, Mint
 
 
 def authority(encoded: str, title: str) -> str:
-    """Return the CA of a cluster (PEM) as its cloud describes it. `title`: the cluster in messages.
+    """Return the CA of a cluster (PEM) from the format of its cloud. `title`: the cluster in messages.
 
     Raises AccessError.
     """
@@ -27,36 +27,39 @@ def authority(encoded: str, title: str) -> str:
 
 @dataclass(frozen=True)
 class CloudConnection:
-    """Login at a cluster by its name in a cloud. `cloud`: its name in the registries. `options`: those of a connection
-    that have a value."""
+    """Credentials for a cluster by its name in a cloud.
+
+    `cloud`: its name in the registries. `options`: the options of a connection that have a value.
+    """
 
     cloud: str
     options: Mapping[str, str] = field(default_factory=dict)
 
 
 class Login(Protocol):
-    """Login at a cluster by its name in a cloud. The methods raise AccessError."""
+    """Credentials for a cluster by its name in a cloud. The methods raise AccessError."""
 
     @property
     def cloud(self) -> str:
-        """The name of the cloud, as connections have it."""
+        """The name of the cloud in connections."""
 
     def find(self) -> tuple[str, str]:
         """Return the URL of the API server and its CA (PEM; empty for the certificates that the machine trusts)."""
 
     def mint(self, refused: str) -> Grant:
-        """Return a token. `refused`: one that the server refused, empty for none, which is not given out again."""
+        """Return a token. `refused`: a token that the server rejected, and that is not returned again; empty for
+        none."""
 
 
 @dataclass(frozen=True)
 class Logins:
-    """Logins at the clusters of a cloud.
+    """Credentials for the clusters of a cloud.
 
-    `of`: the login of the options of a connection, without those that have no value. `of_program`: what makes the
-    tokens that a program would, of its name, its arguments and its variables in a kubeconfig; None for a program that
-    has nothing to do with the cloud; raises AccessError. `auth_providers`: the same for names of auth providers.
-    `of_key`: a token of a key of an account (a mapping, as its file has it), None for a key of another kind; its second
-    argument is what the key is called in messages; raises AccessError. `domains`: of the names of API servers.
+    `of`: the credentials from the options of a connection, without options that have no value. `of_program`: creates
+    the tokens of a program in a kubeconfig, from its name, its arguments and its variables. It returns None for a
+    program of another cloud, and raises AccessError. `auth_providers`: the same for names of auth providers. `of_key`:
+    a token from an account key (a mapping, in the format of its file), None for a key of another type. Its second
+    argument is the name of the key in messages. It raises AccessError. `domains`: the domains of API server names.
     """
 
     of: Callable[..., Login]
@@ -67,11 +70,14 @@ class Logins:
 
 
 class PoolSizes(Protocol):
-    """Sizes of the node pools of clusters, which `options` (of a login) name. The methods raise a CloudError. Clouds
-    have them whose autoscalers do not start the first node of a pool with devices to claim."""
+    """Sizes of the node pools of clusters. `options` are the options of the credentials. The methods raise a
+    CloudError.
+
+    Only clouds with autoscalers that do not start the first node of a pool with devices have them.
+    """
 
     def read(self, options: Mapping[str, str], pool: str, fleet: str) -> PoolSize | None:
-        """Return the size of a pool; None when there is no such pool. `fleet`: the fleet that has to own it."""
+        """Return the size of a pool; None if the pool does not exist. `fleet`: the fleet that must own it."""
 
     def resize(self, options: Mapping[str, str], pool: str, nodes: int) -> None:
-        """Set the desired number of nodes of a pool, and return once the cloud has begun."""
+        """Set the desired number of nodes of a pool, and return once the cloud has started the change."""

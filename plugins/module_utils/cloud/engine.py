@@ -1,9 +1,9 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Objects in a cloud as a plan lists them: surveyed, created, updated, deleted, in check mode previewed.
+"""Objects of a plan in a cloud: read, created, updated, deleted, and previewed in check mode.
 
-All are read first, so that nothing is begun when one has another owner, or has a field that cannot be changed. Then
-each is reconciled (reconciler.py) once what it needs is done. Objects of one scope are changed one after the other.
+All objects are read first, so no change starts if an object has another owner, or a field that cannot be changed. Then
+each object is reconciled (reconciler.py) after its dependencies. Objects of one scope are changed one after the other.
 """
 
 from __future__ import annotations
@@ -27,11 +27,12 @@ from .waiting import Wait
 _UNLISTED = "unlisted "
 """Prefix of the keys of unlisted objects."""
 Survey = Mapping[str, Actual | None]  # pylint: disable=unsupported-binary-operation
-"""The actual state by key; None for what does not exist, empty for what an earlier run is still creating."""
+"""The actual state by key; None for an object that does not exist, empty for an object that an earlier run is still
+creating."""
 
 
 class Engine:
-    """The objects of a list. `pending`: what was not waited for. Methods raise the provider's error."""
+    """The objects of a list. `pending`: changes that the run did not wait for. Methods raise the provider's error."""
 
     def __init__(
         self,
@@ -44,8 +45,9 @@ class Engine:
         kinds: Collection[str] = (),
         occupants: Callable[[Resource], str] = lambda _resource: "",
     ) -> None:
-        """`until_done`: whether to wait for what is begun. `kinds`: the kinds of objects that are changed; the others
-        are read only. Empty: all. `occupants`: what keeps the nodes of an unlisted pool, empty for nothing."""
+        """`until_done`: True if the run waits for changes that it started. `kinds`: the kinds of objects that are
+        changed; other kinds are only read. Empty: all. `occupants`: the reason to keep the nodes of an unlisted pool,
+        empty without a reason."""
         self._provider = provider
         self._occupants = occupants
         self._kinds = kinds
@@ -62,10 +64,11 @@ class Engine:
         self.pending: list[str] = []
 
     def present(self, *, purge: bool = False) -> dict[str, dict[str, Any]]:
-        """Create and update all, and return the actual state by key; in check mode, that of what exists.
+        """Create and update all objects, and return the actual state by key; in check mode, the state of existing
+        objects.
 
-        `purge`: delete what the provider finds beside the listed objects, when it has their owner and is not listed.
-        Nodes with running replicas and their dependencies are kept, and added to `pending`.
+        `purge`: delete unlisted objects in the scopes of the listed objects if they have the same owner. Nodes with
+        running replicas and their dependencies are kept, and added to `pending`.
         """
         survey = self._survey(compare=True)
         unlisted = self._unlisted(survey) if purge else {}
@@ -83,9 +86,10 @@ class Engine:
         return {key: dict(done[key].actual or {}) for key in self._listed}
 
     def absent(self, *, purge: bool = False) -> list[str]:
-        """Delete all but what is never deleted, and return the keys of what existed, without parts of others.
+        """Delete all objects except kinds that are never deleted. Return the keys of objects that existed, without
+        parts of other objects.
 
-        `purge`: delete what the provider finds beside the listed objects, too, when it has their owner.
+        `purge`: also delete unlisted objects in the scopes of the listed objects if they have the same owner.
         """
         survey = self._survey(compare=False)
         unlisted = self._unlisted(survey) if purge else {}
@@ -115,9 +119,11 @@ class Engine:
     # Survey
 
     def _survey(self, *, compare: bool) -> dict[str, Actual | None]:
-        """Return all as they are; raises when one has another owner, or cannot become what is desired.
+        """Return all actual states. Raises an error if an object has another owner, or cannot be changed to its desired
+        state.
 
-        To delete (not `compare`), what an earlier run is still creating is waited for."""
+        To delete objects (not `compare`), wait for objects that an earlier run is still creating.
+        """
 
         def read(key: str, needed: Mapping[str, Actual | None]) -> Actual | None:
             resource = self._resolved(key, needed)
@@ -147,7 +153,8 @@ class Engine:
         return problem_lines
 
     def _unlisted(self, survey: Survey) -> dict[str, Resource]:
-        """Return the unlisted objects with the same owner as the listed ones, by the key of their node in the graph."""
+        """Return the unlisted objects with the same owner as the listed objects, by the key of their node in the
+        graph."""
         listed_identities = {
             identity
             for key, resource in self._listed.items()
@@ -173,7 +180,7 @@ class Engine:
         return unlisted
 
     def _preview(self, survey: Survey, unlisted: Mapping[str, Resource]) -> None:
-        """Report what would change. What refers to an object sees it as it would be then."""
+        """Report the expected changes. A reference to an object resolves to its expected state."""
         expected = dict(survey)
         for key in TopologicalSorter(self._needs).static_order():
             resource, actual = self._resolved(key, expected), survey[key]
@@ -193,7 +200,7 @@ class Engine:
         )
 
     def _to_be_created(self, key: str, survey: Survey) -> bool:
-        """Return whether it does not exist, or is deleted and created again, by itself or with what it is part of."""
+        """Return True if an object does not exist, or is deleted and created again, by itself or with its container."""
         actual, container = survey[key], self._container(self._listed[key])
         if actual is None or self._run.state(self._listed[key], actual).ending:
             return True
@@ -219,7 +226,7 @@ class Engine:
             return Reconciler(self._run, resource).present(surveyed)
 
     def _purge(self, resource: Resource, needed: Mapping[str, Done]) -> Done:
-        """Delete an unlisted object, in check mode report it, unless it has nodes with occupants, or they use it."""
+        """Delete an unlisted object; in check mode, report it. An object in use, or with occupied nodes, is kept."""
         title = self._provider.title(resource)
         user = next((key for key, done in needed.items() if done.begun), "")
         occupants = self._occupants(resource) if self._provider.kinds[resource["kind"]].has_nodes else ""
@@ -239,7 +246,7 @@ class Engine:
             return Reconciler(self._run, resource).absent()
 
     def _later(self, resource: Resource, needed: Mapping[str, Done]) -> Done | None:
-        """Return the result of an object that needs something that is begun and not done."""
+        """Return the result of an object with an unfinished dependency."""
         begun = next((key for key, done in needed.items() if done.begun), None)
         if begun is None:
             return None
@@ -273,7 +280,7 @@ class Engine:
         }
 
     def _container(self, resource: Resource) -> str:
-        """Return the key of the listed object that an object is part of; empty when there is none."""
+        """Return the key of the listed object that contains an object; empty without a container."""
         kind = self._provider.kinds[resource["kind"]].part_of
         container_keys = (
             key
@@ -308,7 +315,7 @@ class Engine:
 
 
 def _identities(kind: Kind, resource: Resource, actual: Actual | None) -> set[tuple[str, ...]]:
-    """Return the identity of an object: its name, which some kinds can lose, and its id."""
+    """Return the identities of an object: its name and its ID. Objects of some kinds can lose their name."""
     identities: set[tuple[str, ...]] = {(resource["kind"], resource["parent"], resource["name"])}
     if kind.id and actual:
         identities.add((resource["kind"], str(actual[kind.id])))
@@ -316,7 +323,7 @@ def _identities(kind: Kind, resource: Resource, actual: Actual | None) -> set[tu
 
 
 def cluster_of(provider: Provider, resources: Iterable[Resource]) -> str:
-    """Return the cluster that listed objects belong to, by their owner labels; empty when none has them."""
+    """Return the cluster of listed objects, by their owner labels; empty if no object has them."""
     kinds, owners = provider.kinds, provider.owners
     owner_labels = (
         owners.of(kinds[resource["kind"]], resource["body"]) for resource in resources if resource["kind"] in kinds

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Errors of all clouds. No text holds a secret."""
+"""Errors of all clouds. Error texts never contain a secret."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _LONGEST = 1000
 
 
 class CloudError(Exception):
-    """A cloud refuses something, cannot be reached, or something there failed.
+    """A cloud rejects a request, cannot be reached, or reports a failure.
 
-    `code`: the error code of the API, the class of the library's exception where no answer came, or empty. `message`:
-    what was said, without code and hint. `str()` is all of it in one text. `too_early`: what the call waits for that
-    was created a moment ago and is not known everywhere yet ("its role to be known everywhere"), empty when it failed
-    for another reason; such a call is sent again for two minutes.
+    `code`: the error code of the API, the class of the library's exception if no response was received, or empty.
+    `message`: the message of the error, without code and hint. `str()` is the full text. `too_early`: the new
+    dependency that the cloud does not know everywhere yet ("its role to be known everywhere"), empty for other causes;
+    such a call is sent again for two minutes.
     """
 
     cloud: ClassVar[str] = "the cloud"
@@ -34,33 +34,35 @@ class CloudError(Exception):
 
     @property
     def passing(self) -> bool:
-        """Return whether the call may succeed the next time: the cloud was busy or could not be reached."""
+        """Return True if the call might succeed the next time: the cloud was busy or could not be reached."""
         return self._passing
 
     @property
     def absent(self) -> bool:
-        """Return whether there is no such object."""
+        """Return True if the object does not exist."""
         return False
 
     @property
     def exists(self) -> bool:
-        """Return whether there is such an object already."""
+        """Return True if the object already exists."""
         return False
 
     @property
     def outdated(self) -> bool:
-        """Return whether something was changed since it was read: it is read and compared again."""
+        """Return True if an object was changed after it was read: it is read and compared again."""
         return False
 
     @property
     def busy(self) -> bool:
-        """Return whether another change has to end first, or something still uses the object: the call is sent again
-        until `wait_timeout` is over."""
+        """Return True if another change must finish first, or if the object is still in use.
+
+        The call is sent again until `wait_timeout` ends.
+        """
         return False
 
     @property
     def blocker(self) -> str:
-        """Name what keeps a busy object busy, for messages."""
+        """The reason why a busy object is busy, for messages."""
         return "another change"
 
 

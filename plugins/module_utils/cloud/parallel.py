@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Concurrent work in the order of what needs what."""
+"""Concurrent work in the order of dependencies."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ Needs = Mapping[str, Collection[str]]
 
 @dataclass
 class Outcome(Generic[T]):
-    """Results and errors by key. `skipped`: keys that were not begun, each with what it needs and lacks."""
+    """Results and errors by key. `skipped`: keys that were not started, each with its missing dependency."""
 
     done: dict[str, T] = field(default_factory=dict)
     failed: dict[str, CloudError] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
 
     def check(self, error: type[CloudError]) -> None:
-        """Raise one error for all that failed, and for what was not begun because of it."""
+        """Raise one error for all failed keys, and for the keys that were skipped because of them."""
         if not self.failed:
             return
         errors = list(self.failed.values())
@@ -42,11 +42,11 @@ class Outcome(Generic[T]):
 def in_order(
     needs: Needs, work: Callable[[str, Mapping[str, T]], T], after: Mapping[str, Collection[str]] | None = None
 ) -> Outcome[T]:
-    """Do the work of each key once that of all which it needs is done.
+    """Do the work of each key after the work of its dependencies.
 
-    `work` gets the key, and the results of what it needs. `after`: keys that have to end first, well or not. A
-    CloudError stops only what needs the key. Any other exception is a bug: what has not begun is cancelled, and it is
-    raised once what runs has ended.
+    `work` gets the key, and the results of its dependencies. `after`: keys that must finish first, successfully or not.
+    A CloudError only skips the dependents of the key. Any other exception is a bug: work that has not started is
+    canceled, and the exception is raised after running work finishes.
     """
     outcome: Outcome[T] = Outcome()
     order = TopologicalSorter(
@@ -83,5 +83,5 @@ def in_order(
 
 
 def at_once(work: Mapping[str, Callable[[], T]]) -> Outcome[T]:
-    """Do pieces of work that do not need each other."""
+    """Do pieces of work without dependencies."""
     return in_order(dict.fromkeys(work, ()), lambda key, _needed: work[key]())

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Preflight of a cloud: many readings at once before anything is created, each of which may fail."""
+"""Preflight of a cloud: concurrent reads before anything is created. Each read might fail."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ Failed = TypeVar("Failed", bound=CloudError)
 
 
 def at_once(work: Mapping[str, Callable[[], Any]], error: type[Failed]) -> tuple[dict[str, Any], dict[str, Failed]]:
-    """Return the results of pieces of work by their names, and those that failed with that class of errors, in
-    their order."""
+    """Return the results of pieces of work by name, and the pieces that failed with an `error`, in their order."""
     outcome = parallel.at_once(work)
     failed: dict[str, Failed] = {}
     for name in work:
@@ -30,7 +29,8 @@ def at_once(work: Mapping[str, Callable[[], Any]], error: type[Failed]) -> tuple
 
 
 def failures(failed: Mapping[str, CloudError], passed: Collection[str]) -> Verdict:
-    """Return the failed reads as problems and warnings. `passed`: names of reads whose failure is only a warning."""
+    """Return the failed reads as problems and warnings. `passed`: names of reads that only cause a warning if they
+    fail."""
     return verdict(
         Line(f"not checked: {error}", problem=False) if name in passed else Line(str(error))
         for name, error in failed.items()
@@ -46,5 +46,5 @@ def results(*verdicts: Verdict) -> dict[str, list[str]]:
 
 
 def today() -> str:
-    """Return the day on which an account is read."""
+    """Return the current date in UTC, for the observation of an account."""
     return datetime.now(UTC).strftime("%Y-%m-%d")

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Interface between the cloud engine and a cloud: what a provider has to be able to do."""
+"""Interface between the cloud engine and a cloud: the required operations of a provider."""
 
 from __future__ import annotations
 
@@ -21,8 +21,11 @@ from .waiting import Messages, PollResult, Wait
 
 @dataclass(frozen=True)
 class Operation:
-    """A change that the cloud goes on with. `title`: the operation in messages. `poll`: asks how far it is; when it is
-    done, the value is why it failed, a CloudError, or None. Raises a CloudError."""
+    """A change in progress in the cloud.
+
+    `title`: the operation in messages. `poll`: reads its progress. When it is done, the value is its error, a
+    CloudError, or None. Raises a CloudError.
+    """
 
     title: str
     poll: Callable[[], PollResult]
@@ -35,8 +38,12 @@ class Operation:
 
 @dataclass(frozen=True)
 class Action:
-    """One change. `title`: in messages, such as `create VPC west`. `send`: sends it, and returns the operation to wait
-    for; None when the change is over with the answer, or is seen by the state of the object. Raises a CloudError."""
+    """One change.
+
+    `title`: the change in messages, such as `create VPC west`. `send`: sends it, and returns the operation to wait for.
+    The operation is None if the change is complete with the response, or is visible in the state of the object. Raises
+    a CloudError.
+    """
 
     title: str
     send: Callable[[], Operation | None]
@@ -44,7 +51,7 @@ class Action:
 
 @dataclass(frozen=True)
 class Quoted:
-    """Price of a kind of machine for an hour, in a region or in a zone. `source`: the API that it is from."""
+    """Price of a machine type for an hour, in a region or in a zone. `source`: the API of the price."""
 
     machine: str
     region: str
@@ -64,12 +71,12 @@ class Quotes:
 
 @dataclass(frozen=True)
 class Backend:
-    """A cloud in the registry. `arguments`: those of a module that logs in to it.
+    """A cloud in the registry. `arguments`: the arguments of a module with credentials for the cloud.
 
-    The functions log in with the arguments of a module, and fail it where that is not possible. `connect`: checks the
-    `resources` among them as far as only this cloud can. `preflight`: the results of cloud_preflight_info. `orphans`:
-    deletes what a cluster left, and returns the results of cloud_orphans but for those of every change. `quotes`: the
-    prices of machines in a currency. The latter three raise a CloudError.
+    The functions use the credentials in the arguments of a module, and fail the module if they are invalid. `connect`:
+    also validates the `resources` with cloud-specific checks. `preflight`: the results of cloud_preflight_info.
+    `orphans`: deletes the orphans of a cluster, and returns the results of cloud_orphans without the results of every
+    change. `quotes`: the prices of machines in a currency. The last three raise a CloudError.
     """
 
     arguments: Mapping[str, Any]
@@ -80,20 +87,20 @@ class Backend:
 
 
 class Provider(Protocol):
-    """A cloud, in the name of one account: a base class. All methods are called from several threads at once.
+    """A cloud with the credentials of one account: a base class. All methods are called from several threads at once.
 
-    Every method that calls the API raises a CloudError whose properties (`absent`, `exists`, `outdated`, `busy`,
-    `too_early`, `passing`) say what the engine does about it. Bodies are resolved: references are replaced by values,
-    or by UNKNOWN while the object that they refer to does not exist, which only `find`, `siblings` and `title` get to
-    see.
+    Every method that calls the API raises a CloudError. Its properties (`absent`, `exists`, `outdated`, `busy`,
+    `too_early`, `passing`) control the reaction of the engine. Bodies are resolved: references are replaced by values,
+    or by UNKNOWN while the referenced object does not exist. Only `find`, `siblings` and `title` get bodies with
+    UNKNOWN.
     """
 
     kinds: Mapping[str, Kind]
-    """The kinds of objects that a list may have."""
+    """The kinds of objects that a list can contain."""
     owners: Owners
     """The owner labels."""
     error: type[CloudError]
-    """The class of the errors that the methods raise."""
+    """The class of the errors of the methods."""
 
     def title(self, resource: Resource) -> str:
         """Return the object in messages, such as `VPC west`."""
@@ -103,46 +110,61 @@ class Provider(Protocol):
         """Return the scope of an object. Objects with the same scope are changed one after the other."""
 
     def find(self, resource: Resource) -> Actual | None:
-        """Return the object as its API describes it, without secrets; None where it does not exist.
+        """Return the object in the format of its API, without secrets; None if it does not exist.
 
-        One that is gone for good, though the API still lists it, does not exist. Where an object is found by what its
-        body refers to and that is UNKNOWN, it does not exist either.
+        A deleted object does not exist, even if the API still lists it. An object that is found through a reference in
+        its body does not exist while the reference is UNKNOWN.
         """
 
     def state(self, resource: Resource, actual: Actual) -> State:
-        """Return the state of an object, with the causes of a bad one and what to do about them."""
+        """Return the state of an object. A bad state has its causes and their fixes."""
 
     def problems(self, resource: Resource, actual: Actual, listed: Iterable[Resource], /) -> Iterable[str]:
-        """Return the problems of an object that prevent the creation or deletion of the list, other than its owner and
-        its fields; one sentence each. `listed`: all objects of the list."""
+        """Return the problems of an object that prevent the creation or deletion of the list; one sentence each.
+
+        Problems of its owner and of its fields are excluded. `listed`: all objects of the list.
+        """
 
     def warnings(self, _resource: Resource, _actual: Actual, /) -> Iterable[str]:
         """Return the harmless differences of an object that cannot be reverted; one sentence each."""
         return ()
 
     def creation(self, resource: Resource) -> Action:
-        """Return the change that creates an object. It reads by itself what it has to write back as a whole; when that
-        was changed meanwhile, it raises an `outdated` error, and is built and sent again. The engine compares the new
-        object, and updates what the call did not set."""
+        """Return the change that creates an object.
+
+        The change itself reads any state that it must write back as a whole. If this state was changed in the meantime,
+        the change raises an `outdated` error, and is built and sent again. The engine compares the new object, and
+        updates the fields that the call did not set.
+        """
 
     def updates(self, resource: Resource, actual: Actual, changes: Sequence[Change]) -> Iterable[Action]:
-        """Return the changes that make an object what is desired, in their order; all have an `update`. The engine
-        waits until the object is ready, and reads and compares it again where one was refused for a while."""
+        """Return the changes that update an object to its desired state, in order; all have an `update`.
+
+        The engine waits until the object is ready. If a change was temporarily rejected, it reads and compares the
+        object again.
+        """
 
     def deletion(self, resource: Resource, actual: Actual) -> Sequence[Action]:
-        """Return the changes that delete an object, in their order. One may take as gone what it finds absent."""
+        """Return the changes that delete an object, in order. A change can treat a missing object as deleted."""
 
     def holders(self, _resource: Resource, _actual: Actual, /) -> Iterable[str]:
-        """Return the users of an object, as texts for a message about a deletion that failed for too long. Providers
-        whose errors name the users return nothing."""
+        """Return the users of an object, as texts for a message about a deletion that failed for too long.
+
+        Providers with errors that name the users return nothing.
+        """
         return ()
 
     def creation_under_way(self, _resource: Resource, /) -> Operation | None:
-        """Return the operation by which an earlier run creates an object that `find` does not find yet; None where it
-        finds objects from the moment on when they are begun."""
+        """Return the operation of an earlier run that creates an object that is not visible yet.
+
+        Providers return None if `find` returns objects as soon as their creation starts.
+        """
         return None
 
     def siblings(self, resource: Resource) -> Iterable[tuple[Resource, Actual]]:
-        """Return objects that exist beside a listed one and go when they are ours and not listed (purge): for one kind
-        of object of a scope, those of all kinds that a list may leave out. Each has `kind`, `name` and `parent` as a
-        list would have them, and a key of its own."""
+        """Yield existing objects in the scope of a listed object that are deleted if they are owned and not listed
+        (purge).
+
+        For one kind of object of a scope, these are the objects of all kinds that a list can omit. Each has `kind`,
+        `name` and `parent` as in a list, and a separate key.
+        """

@@ -1,9 +1,9 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""One object in a cloud: created, updated, waited for, deleted.
+"""Reconciliation of one object in a cloud: creation, update, wait, deletion.
 
-Changes are computed from a reading of a moment ago: the survey may be an hour old, and autoscalers, people and other
-runs change objects meanwhile.
+Changes are computed from a recent read, because the survey may be an hour old, and autoscalers, users and other runs
+change objects in the meantime.
 """
 
 from __future__ import annotations
@@ -23,21 +23,24 @@ from .task import Changes
 from .waiting import WAIT_TIMEOUT, PollResult, Wait
 
 _ROUNDS = 10
-"""Attempts at an object that others change at the same time, each from a new reading."""
+"""Attempts at an object that other clients change at the same time, each with a new read."""
 _PAUSE = 5.0
-"""Seconds between two of these rounds, at most: a read right after a change may still be of before it."""
+"""Maximum seconds between two of these attempts: a read right after a change may still return the previous state."""
 _BUSY_DELAY = 15.0
-"""Seconds between two attempts at what a busy object refuses, at most."""
+"""Maximum seconds between two attempts at a change of a busy object."""
 _HOLDERS = 8
-"""Of what holds an object, as many are named."""
+"""Maximum number of users of an object in a message."""
 _NEW_SECONDS = 120.0
-"""For how many seconds something that was created may be unknown elsewhere, or not be found."""
+"""Seconds for which a new object may be unknown to other services, or may not be found."""
 
 
 @dataclass(frozen=True)
 class Done:
-    """The result of one object. `created`, `changed`: by this run, the latter also when it was created. `begun`: it is
-    not done, and was not waited for; `pending` says so."""
+    """The result of one object.
+
+    `created`, `changed`: by this run; `changed` is also true for a created object. `begun`: it is not done, and the run
+    did not wait for it; `pending` has the message.
+    """
 
     actual: Actual | None = None
     created: bool = False
@@ -47,17 +50,17 @@ class Done:
 
 
 class LaterError(Exception):
-    """It is begun, or cannot be begun now, and is not waited for. `str()`: what is pending."""
+    """A change is in progress, or cannot start now, and the run does not wait for it. `str()`: the pending change."""
 
 
 def refusals(title: str, changes: Sequence[Change]) -> list[str]:
-    """Return a sentence for each change that cannot be made."""
+    """Return a sentence for each immutable change."""
     return [f"{title}: cannot change {change}" for change in changes if change.action == "immutable"]
 
 
 @dataclass(frozen=True)
 class Run:
-    """Settings of one reconciliation. `until_done`: wait for what is begun."""
+    """Settings of one reconciliation. `until_done`: wait for started changes."""
 
     provider: Provider
     changes: Changes
@@ -65,7 +68,7 @@ class Run:
     until_done: bool
 
     def state(self, resource: Resource, actual: Actual | None) -> State:
-        """Return the state of an object; that of one that is still being created (empty) is not known."""
+        """Return the state of an object. The state of an object that is still being created (empty) is unknown."""
         return self.provider.state(resource, actual) if actual else State()
 
     def phase(self, resource: Resource, actual: Actual | None) -> str:
@@ -73,12 +76,12 @@ class Run:
         return self.state(resource, actual).phase
 
     def as_desired(self, resource: Resource, actual: Actual) -> bool:
-        """Return whether there is nothing to do about an object."""
+        """Return True if an object needs no change."""
         at_rest = self.phase(resource, actual) in ("ready", "changing", "degraded")
         return at_rest and not self.diff(resource, actual)
 
     def diff(self, resource: Resource, actual: Actual) -> list[Change]:
-        """Return the fields that differ."""
+        """Return the different fields."""
         return diff(self.provider.kinds[resource["kind"]], actual, resource["body"])
 
     def conflict(self, resource: Resource, actual: Actual) -> str:
@@ -87,7 +90,8 @@ class Run:
         return self.provider.owners.conflict(kind, title, actual, resource["body"])
 
     def warn(self, resource: Resource, actual: Actual | None) -> None:
-        """Warn of what works in part only: it recovers by itself, or needs a person."""
+        """Add warnings about an object that is degraded or failed. Such an object recovers by itself, or requires a
+        user."""
         state = self.state(resource, actual)
         if state.phase in ("degraded", "failed"):
             self.changes.warnings.append(self.failure(resource, state))
@@ -95,12 +99,12 @@ class Run:
             self.changes.warnings.extend(self.provider.warnings(resource, actual))
 
     def failure(self, resource: Resource, state: State) -> str:
-        """Return a sentence about a bad state, with what to do."""
+        """Return a sentence about a bad state, with a fix."""
         reason = state.message or f"{self.provider.error.cloud} gives no reason"
         return f"{self.provider.title(resource)} is {state.word}: {reason}. {state.remediation}".rstrip(". ")
 
     def record(self, verb: Literal["create", "delete"], resource: Resource) -> None:
-        """Report an object as created or deleted: its fields, or its name where it has none."""
+        """Report an object as created or deleted: its fields, or its name if it has no fields."""
         fields = resource["body"] or {"name": resource["name"]}
         previous_fields, current_fields = (None, fields) if verb == "create" else (fields, None)
         self.changes.record(resource["key"], previous_fields, current_fields)
@@ -116,7 +120,8 @@ class Run:
             self.changes.report("; ".join((f"update {self.provider.title(resource)}: {fields}", *effects)))
 
     def find_begun(self, resource: Resource) -> Actual | None:
-        """Return an object once nothing creates it any more; empty for one that is being created and not waited for."""
+        """Return an object after its creation by an earlier run; empty if the creation is in progress and the run does
+        not wait."""
         actual = self.provider.find(resource)
         if actual is not None:
             return actual
@@ -135,15 +140,15 @@ class Run:
         return operation.over(self.wait, usual)
 
     def finish(self, operation: Operation | None, usual: str = "") -> None:
-        """Wait for an operation, and raise why it failed."""
+        """Wait for an operation, and raise its error."""
         failed = self.over(operation, usual) if operation else None
         if failed:
             raise failed
 
     def send(self, action: Action) -> Operation | None:
-        """Send a change. While the object is busy, or what it needs is not known everywhere, it is sent again.
+        """Send a change. It is sent again while the object is busy, or while a dependency is not known everywhere.
 
-        The error of a change that is too early for too long is that of the cloud.
+        After the time limit, a change that is too early raises the error of the cloud.
         """
         limit = time.monotonic() + min(_NEW_SECONDS, self.wait.timeout)
 
@@ -159,9 +164,9 @@ class Run:
         return begun
 
     def until(self, poll: Callable[[], PollResult], what: str, delay: float = math.inf, usual: str = "") -> Any:
-        """Poll, and return the value; only when it is not done at once, wait for it with messages.
+        """Poll, and return the value. Wait with messages only if the first poll is not done.
 
-        `delay`: seconds between two polls, at most. `usual`: how long it usually takes.
+        `delay`: maximum seconds between two polls. `usual`: usual duration.
         """
         first_poll = poll()
         if first_poll.done and not first_poll.failure:
@@ -172,13 +177,13 @@ class Run:
         return self.wait.at_most(delay).until(lambda: polls.pop() if polls else poll(), what, usual)
 
     def pause(self, attempt: int) -> None:
-        """Pause before every attempt but the first."""
+        """Pause before every attempt except the first."""
         if attempt:
             time.sleep(min(self.wait.delay, _PAUSE))
 
 
 class Reconciler:
-    """One object whose references are resolved. Nothing else in its scope is changed meanwhile."""
+    """One object with resolved references. Nothing else in its scope is changed at the same time."""
 
     def __init__(self, run: Run, resource: Resource) -> None:
         self._run = run
@@ -189,11 +194,11 @@ class Reconciler:
         self._done = Done()
 
     def present(self, surveyed: Actual | None) -> Done:
-        """Create or update the object. `surveyed`: None when it did not exist."""
+        """Create or update the object. `surveyed`: None if it did not exist."""
         try:
             actual = self._owned()
             if actual is not None and surveyed is None:
-                # It came along with what it is part of, or another run created it.
+                # The object was created with its container, or by another run.
                 self._created()
             actual = None if actual is None else self._settled(actual)
             actual = self._create() if actual is None else self._update(actual)
@@ -235,7 +240,7 @@ class Reconciler:
             raise self._provider.error(conflict)
 
     def _settled(self, actual: Actual) -> Actual | None:
-        """Return the object once it is neither created nor deleted; None when it is to be created."""
+        """Return the object after its creation or deletion is complete; None if it must be created."""
         state = self._run.state(self._resource, actual)
         if state.phase == "failed":
             why = f" ({state.message})" if state.message else ""
@@ -250,7 +255,7 @@ class Reconciler:
     # Creation
 
     def _create(self) -> Actual:
-        """Create the object; one that another run created meanwhile is compared."""
+        """Create the object. An object that another run created in the meantime is compared."""
         for attempt in range(_ROUNDS):
             self._run.pause(attempt)
             action = self._provider.creation(self._resource)
@@ -266,13 +271,15 @@ class Reconciler:
             else:
                 self._created()
                 self._run.finish(operation, self._usual)
-                # Fields that the creating call does not take are set by an update.
+                # An update sets the fields that the creation does not support.
                 return self._update(self._until_ready(new=True))
         raise refused
 
     def _adopted(self) -> Actual | None:
-        """Return the object that an earlier attempt or another run created, once it matches the desired state. None if
-        that creation failed, or the object is not found yet."""
+        """Return the object that an earlier attempt or another run created, once it matches the desired state.
+
+        None if that creation failed, or the object is not found yet.
+        """
         if self._provider.find(self._resource) is None:
             operation = self._provider.creation_under_way(self._resource)
             if operation is not None:
@@ -285,9 +292,9 @@ class Reconciler:
     # Update
 
     def _update(self, actual: Actual) -> Actual:
-        """Return the object once every field that differs is changed.
+        """Return the object after every different field is changed.
 
-        When it is busy, or was changed meanwhile, it is read and compared again.
+        If it is busy, or was changed in the meantime, it is read and compared again.
         """
         reading: list[Actual] = [actual]
         limit = time.monotonic() + _NEW_SECONDS
@@ -298,7 +305,7 @@ class Reconciler:
                 return PollResult("", done=True, value=self._updated(actual))
             except CloudError as error:
                 waits = error.busy or (error.too_early and time.monotonic() < limit)
-                # The absent object may be one that the call refers to, and may never appear.
+                # The absent object might be a reference of the call, and might never appear.
                 if not (waits or error.outdated or (error.absent and not error.too_early)):
                     raise
                 if waits and not self._run.until_done:
@@ -367,7 +374,7 @@ class Reconciler:
             self._run.finish(operation)
 
     def _still_held(self, actual: Actual, error: CloudError) -> CloudError:
-        """Return the error of a deletion that was refused for too long, with what holds the object at its end."""
+        """Return the error of a deletion that was rejected for too long, with the last users of the object."""
         try:
             holders = list(self._provider.holders(self._resource, actual))
         except CloudError as unread:
@@ -383,7 +390,7 @@ class Reconciler:
     # Waiting
 
     def _until_ready(self, *, new: bool = False) -> Actual:
-        """Return the object once it is ready. `new`: it was created a moment ago, and may not be found for a while."""
+        """Return the object once it is ready. `new`: it was just created, and may not be found for a while."""
         created = time.monotonic()
 
         def poll() -> PollResult:
@@ -404,7 +411,7 @@ class Reconciler:
         return ready
 
     def _until_gone(self, before: Actual) -> None:
-        # A reading of a moment after the call may still be of before it.
+        # A read right after the call may still return the previous state.
         phases = [self._run.phase(self._resource, before)]
 
         def poll() -> PollResult:

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Registry of what works with the APIs of clouds, by the names that modules, plans and connections give them."""
+"""Registry of the code for the APIs of clouds, by the names of clouds in modules, plans and connections."""
 
 from __future__ import annotations
 
@@ -19,21 +19,22 @@ BACKENDS: Mapping[str, Backend] = {
     "eks": aws.BACKEND,
     "gke": google.BACKEND,
 }
-"""Clouds that the engine works on."""
+"""Clouds that the engine supports."""
 LOGINS: Mapping[str, Logins] = {
     "eks": aws_login.LOGINS,
     "gke": google_login.LOGINS,
 }
-"""Clouds whose clusters are reached by their names."""
+"""Clouds with connections to clusters by name."""
 
 POOL_SIZES: Mapping[str, PoolSizes] = {
     "eks": NodeGroups(),
 }
-"""Clouds whose autoscalers do not start the first node of a pool with devices to claim."""
+"""Clouds with autoscalers that do not start the first node of a pool with devices."""
 
 
 def arguments() -> dict[str, Any]:
-    """Return the arguments of modules that log in to any of the clouds. None is required, but by the login itself."""
+    """Return the arguments of modules with credentials for any of the clouds. None is required, except by the
+    credentials."""
     options: dict[str, Any] = {"provider": {"type": "str", "choices": list(BACKENDS), "required": True}}
     for backend in BACKENDS.values():
         options |= backend.arguments

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Frame of modules that work in a cloud: their changes, their results, and how they fail."""
+"""Frame of modules for a cloud: their changes, their results, and their failures."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Changes:
-    """Changes that were made; in check mode, that would be. The diff has one entry for each object, by its name."""
+    """Completed changes; in check mode, expected changes. The diff has one entry for each object, by its name."""
 
     def __init__(self, check_mode: bool) -> None:
         self.check_mode = check_mode
@@ -30,26 +30,27 @@ class Changes:
         return bool(self._before or self._after)
 
     def record(self, name: str, before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> None:
-        """Record a change of an object: the fields that changed, None for an object that did or does not exist."""
+        """Record a change of an object: the changed fields, or None for an object that did not exist or does not
+        exist."""
         for side, fields in ((self._before, before), (self._after, after)):
             if fields is not None:
                 side[name] = {**side.get(name, {}), **fields}
 
     def report(self, action: str) -> None:
-        """Add what was done, or in check mode would be, in words; once."""
+        """Add a description of a completed change, or of an expected change in check mode; duplicates are ignored."""
         if action not in self.actions:
             self.actions.append(action)
 
     def result(self) -> dict[str, Any]:
-        """`changed`, `actions` and `diff` of a module's result."""
+        """Return `changed`, `actions` and `diff` of a module's result."""
         diff = {"before": self._before, "after": self._after}
         return {"changed": self.changed, "actions": self.actions, "diff": diff}
 
 
 def run(module: AnsibleModule, action: Callable[[Changes, Messages], dict[str, Any]]) -> NoReturn:
-    """Do it and end the module: with what it returns, or with why it failed and what was changed before that."""
+    """Run an action and exit the module: with its result, or with its error and the changes before the error."""
     for name in ("wait_timeout", "wait_delay"):
-        # Written so that nan is refused too.
+        # The negated comparison also rejects nan.
         if name in module.params and not module.params[name] >= 0:
             module.fail_json(msg=f"{name}: must be 0 seconds or more (got {module.params[name]})")
     changes, messages = Changes(module.check_mode), Messages(module)
@@ -69,15 +70,16 @@ def run(module: AnsibleModule, action: Callable[[Changes, Messages], dict[str, A
 
 
 def wait(module: AnsibleModule, messages: Messages, error: type[CloudError], cluster: str) -> Wait:
-    """Return the limits of waiting that the arguments set, and report waits for something in a cluster."""
+    """Return the limits of waiting from the arguments, and report waits for objects in a cluster."""
     timeout, delay = (float(module.params[name]) for name in ("wait_timeout", "wait_delay"))
     return Wait(timeout, delay, messages, error, progress.of(module), cluster)
 
 
 def check_plan(params: Mapping[str, Any], keys: Iterable[str], place: str = "") -> None:
-    """Raise a CloudError where the argument `plan` lacks one of the keys, or is for another place than the arguments.
+    """Raise a CloudError if the argument `plan` lacks one of the keys, or has a different region or project than the
+    arguments.
 
-    `place`: the argument, and the key of the plan, that say in which region or project the cluster is; empty for any.
+    `place`: the argument, and the key of the plan, with the region or project of the cluster; empty for any.
     """
     plan, given_place = params["plan"], params.get(place)
     missing = [key for key in keys if key not in plan]

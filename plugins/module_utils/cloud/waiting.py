@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Waiting until a cloud has done what it was asked for: by polls, as clouds have nothing to watch."""
+"""Waiting until a cloud has finished a change: by polling, because clouds do not support watches."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..core.progress import Progress, Seen, duration, unseen
 from .errors import CloudError
 
 WAIT_TIMEOUT = "WaitTimeout"
-"""Code of the error of what is not done in time."""
+"""Error code of a wait that timed out."""
 
 
 ARGUMENTS: dict[str, Any] = {
@@ -26,10 +26,11 @@ ARGUMENTS: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class PollResult:
-    """Result of one reading.
+    """Result of one read.
 
-    `message`: the state in words, such as "node group gpu is CREATING". `done`: it is as it should be. `failure`: why
-    it never will be, with what to do about it; empty while it may. `value`: the object as the cloud describes it.
+    `message`: the state in words, such as "node group gpu is CREATING". `done`: the desired state is reached.
+    `failure`: the reason why it is never reached, with a fix; empty while it might be. `value`: the object in the
+    format of the cloud.
     """
 
     message: str
@@ -39,7 +40,8 @@ class PollResult:
 
 
 class Messages:
-    """Sink of the messages of waits: into `lines`, for the result, and to the log, which -v shows while they last."""
+    """Sink of the messages of waits: into `lines`, for the result, and to the log. Option -v shows the log during the
+    wait."""
 
     def __init__(self, module: Any) -> None:
         self._module = module
@@ -52,8 +54,8 @@ class Messages:
 
 @dataclass(frozen=True)
 class Wait:
-    """Limits of waiting in seconds, where messages go, the class of the errors, and where a wait for something in
-    `cluster` is reported."""
+    """Limits of waiting in seconds, the sink of messages, the class of errors, and the progress report of a wait for
+    `cluster`."""
 
     timeout: float
     delay: float
@@ -63,15 +65,15 @@ class Wait:
     cluster: str = ""
 
     def at_most(self, delay: float) -> Wait:
-        """Return the limits with this many seconds between two polls, at most."""
+        """Return the limits with this maximum number of seconds between two polls."""
         return replace(self, delay=min(self.delay, delay))
 
     def until(self, poll: Callable[[], PollResult], what: str, usual: str = "") -> Any:
-        """Poll every `delay` seconds until it is done, and return the value of the last poll.
+        """Poll every `delay` seconds until the result is done, and return the value of the last poll.
 
-        `what` says what is waited for ("cluster west to become active"), `usual` how long that usually takes. Every
-        change of its message goes to `messages`. Raises an `error` when it failed for good, or is not done after
-        `timeout` seconds. That the cloud is busy or out of reach for a while ends no wait. It polls at least once.
+        `what` is the awaited state ("cluster west to become active"), `usual` its usual duration. Every change of its
+        message is sent to `messages`. Raises an `error` if the result has a failure, or is not done after `timeout`
+        seconds. A busy or unreachable cloud does not end the wait before that. The method polls at least once.
         """
         with self.progress(self.cluster, what, usual) as show:
             return self._until(poll, what, show)

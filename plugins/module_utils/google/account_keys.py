@@ -1,9 +1,9 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The key of a service account, kept in a Secret on the control cluster.
+"""The key of a service account, stored in a Secret on the control cluster.
 
-Google gives out the private part once, when the key is made. So the key in the Secret is kept for as long as Google has
-it too; else a new one is made, and those that are older are deleted: an account has ten keys at most.
+Google returns the private part only once, when the key is created. The key in the Secret is therefore kept while Google
+has it, too. Otherwise a new key is created, and older keys are deleted, because an account has at most ten keys.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Key = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Place:
-    """Place of a key, and the labels that its Secret has besides our own."""
+    """Location of a key, and the additional labels of its Secret."""
 
     control: Cluster
     secret: SecretRef
@@ -56,7 +56,7 @@ class AccountKeys:
         self._changes = changes
 
     def ensure(self, place: Place, now: datetime.datetime) -> str:
-        """The ID of the key that is in the Secret; empty for one that is still to be made (in check mode)."""
+        """Return the ID of the key in the Secret; empty for a key that must still be created (in check mode)."""
         labels = owned_secret.labels(place.labels)
         live = owned_secret.read(place.control, place.secret)
         owned_secret.check_ours(place.control, place.secret, live, labels, _WHAT)
@@ -75,7 +75,7 @@ class AccountKeys:
         return _id(current_key)
 
     def remove(self, place: Place) -> bool:
-        """Delete the Secret, and the key that is in it; whether it was there."""
+        """Delete the Secret, and its key. Return True if the Secret existed."""
         live = owned_secret.read(place.control, place.secret)
         if live is None:
             return False
@@ -92,7 +92,7 @@ class AccountKeys:
     def _replace(
         self, key_place: Place, live: Object | None, labels: Mapping[str, str], keys: Sequence[Key], stored: str
     ) -> str:
-        """Make a new key, keep it in the Secret, and delete the others."""
+        """Create a new key, store it in the Secret, and delete the other keys."""
         previous_key = {"key": stored} if live is not None else None
         if self._changes.check_mode:
             self._changes.record("secret", previous_key, {"key": "a new one"})
@@ -109,12 +109,12 @@ class AccountKeys:
                 self._delete(new_key)
             raise
         self._changes.record("secret", previous_key, {"key": _id(new_key)})
-        # If the response to the first request was lost, a key exists whose private key is unknown, so it is deleted.
+        # If the response to the first request was lost, a key exists with an unknown private key, so it is deleted.
         self._delete_all([key for key in self._listed() if _id(key) != _id(new_key)])
         return _id(new_key)
 
     def _make(self) -> Key:
-        """A new key. An account that was made a moment ago is not known everywhere, so it is asked for again."""
+        """Create a key. The request is repeated, because a new account is not known everywhere immediately."""
         attempts = Attempts(_ACCOUNT_RETRIES, _ACCOUNT_SECONDS)
         what = f"make a key of service account {self._email}"
         body = {"privateKeyType": "TYPE_GOOGLE_CREDENTIALS_FILE"}
@@ -126,7 +126,7 @@ class AccountKeys:
                     raise
 
     def _content(self, made: Key) -> str:
-        """The key file of a key that was just made; raises GoogleError."""
+        """Return the key file of a new key; raises GoogleError."""
         try:
             content = base64.b64decode(str(made["privateKeyData"]), validate=True).decode("utf-8")
             json.loads(content)
@@ -135,7 +135,7 @@ class AccountKeys:
         return content
 
     def _listed(self) -> list[dict[str, Any]]:
-        """The keys that people and programs made, of an account that is ours. In check mode it need not be there."""
+        """Return the user-managed keys of an owned account. In check mode the account might not exist."""
         try:
             account = self._client.send("iam", "GET", self._path, None, f"read service account {self._email}")
         except GoogleError as error:
@@ -169,7 +169,7 @@ class AccountKeys:
 
     @contextlib.contextmanager
     def _no_account(self) -> Any:
-        """An account that is gone has no keys."""
+        """Ignore the error of an account that does not exist, because it has no keys."""
         try:
             yield
         except GoogleError as error:
@@ -178,7 +178,7 @@ class AccountKeys:
 
 
 def _stored(live: Object | None, key: str, email: str) -> str:
-    """The ID of the key in a Secret; empty where there is none of this account."""
+    """Return the ID of the key in a Secret; empty without a key of this account."""
     if live is None:
         return ""
     try:
@@ -195,11 +195,11 @@ def _id(key: Key) -> str:
 
 
 def _since(key: Key) -> str:
-    """Since when it is valid: a time whose order is that of its text."""
+    """Return the start of the validity of a key, as a sortable text."""
     return str(key.get("validAfterTime") or "")
 
 
 def _valid(key: Key, now: datetime.datetime) -> bool:
-    """Return whether Google accepts a key. `now` is in UTC."""
+    """Return True if Google accepts a key. `now` is in UTC."""
     until = str(key.get("validBeforeTime") or "")
     return not key.get("disabled") and (not until or until > now.strftime("%Y-%m-%dT%H:%M:%SZ"))

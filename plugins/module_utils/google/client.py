@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Calls of Google's REST APIs: with a token, repeated where that may help, answered with JSON or a GoogleError."""
+"""Calls of Google's REST APIs: with a token and retries. The result is JSON or a GoogleError."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ _TLS = "Give the certificates that Google is reached with as ca_file"
 
 
 class Client:
-    """The APIs in the name of one identity. Safe for several threads. Every method raises GoogleError."""
+    """The APIs with the credentials of one identity. Safe for several threads. Every method raises GoogleError."""
 
     def __init__(self, tokens: Tokens, endpoints: Mapping[str, str] | None = None, ca_file: str = "") -> None:
-        """`endpoints`: base URLs of services, where they are not Google's public ones."""
+        """`endpoints`: base URLs of services that differ from Google's public URLs."""
         self._tokens = tokens
         self._bases = {**SERVICES, **(endpoints or {})}
         self._ca_file = ca_file
 
     def call(self, request: Request, what: str = "") -> dict[str, Any]:
-        """The answer; `what` says what is being done, where the request does not."""
+        """Return the response to a request. `what` describes the action if the request has no purpose."""
         return self.send(request.service, request.method, request.path, request.body, what or request.purpose)
 
     def send(
         self, service: str, method: str, path: str, body: Mapping[str, Any] | None = None, what: str = ""
     ) -> dict[str, Any]:
-        """The answer to one request, sent again where that may help. `path` may have a query."""
+        """Return the response to one request, with retries. `path` may have a query."""
         url = f"{self._bases[service].rstrip('/')}/{path}"
         attempts = Attempts(_RETRIES, _RETRY_SECONDS)
         refused, renewed = "", False
@@ -63,19 +63,20 @@ class Client:
                 raise why
 
     def pages(self, service: str, path: str, field: str, what: str) -> Iterator[dict[str, Any]]:
-        """All entries of a list, whose pages have them in `field`."""
+        """Yield all entries of a list. Its pages have them in `field`."""
         for answer in self.answers(service, path, what):
             yield from answer.get(field) or ()
 
     def aggregated(self, path: str, field: str, what: str) -> Iterator[tuple[str, dict[str, Any]]]:
-        """All entries of a list of Compute Engine over all places, each with its own, such as `zones/us-central1-a`."""
+        """Yield all entries of an aggregated list of Compute Engine, each with its location, such as
+        `zones/us-central1-a`."""
         for answer in self.answers("compute", path, what):
             for location, location_entries in (answer.get("items") or {}).items():
                 for entry in location_entries.get(field) or ():
                     yield location, entry
 
     def answers(self, service: str, path: str, what: str) -> Iterator[dict[str, Any]]:
-        """The pages of a list."""
+        """Yield the pages of a list."""
         token, previous_tokens = "", set[str]()
         while True:
             sign = "&" if "?" in path else "?"
@@ -146,9 +147,9 @@ def _unreachable(what: str, url: str, error: Exception) -> GoogleError:
 
 
 def operation(client: Client, resource: Mapping[str, Any], answer: Mapping[str, Any], title: str) -> Operation | None:
-    """Return the operation that a change was answered with; None when it is over with the answer.
+    """Return the operation in the response to a change; None if the change is complete with the response.
 
-    Raises GoogleError when it has failed already.
+    Raises GoogleError if it has already failed.
     """
     kind = resource["kind"]
     if not operations.is_operation(kind, answer):
@@ -162,7 +163,7 @@ def operation(client: Client, resource: Mapping[str, Any], answer: Mapping[str, 
         except GoogleError as error:
             if not error.absent:
                 raise
-            # Operations are forgotten after a while; the object itself is read next.
+            # Google deletes operations after some time; the object itself is read next.
             return PollResult(f"{title}: done", done=True)
         message = f"{title}: {operations.progress(current_operation)}"
         try:
@@ -175,7 +176,7 @@ def operation(client: Client, resource: Mapping[str, Any], answer: Mapping[str, 
 
 
 def _check(found: Mapping[str, Any], kind: str, title: str) -> None:
-    """Raise GoogleError where an operation failed."""
+    """Raise GoogleError if an operation failed."""
     causes = operations.errors(found) if EVERY[kind].service in OPERATIONS else []
     if causes:
         explanation, hint = explained(causes)

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Errors of Google's APIs, as one sentence that says what to do. No text holds a secret."""
+"""Errors of Google's APIs, as one sentence with a fix. Error texts never contain a secret."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from ..core.cloud.gke.hints import hint_for
 from ..core.cloud.hints import of_causes
 
 _RETRIED = frozenset({429, 500, 502, 503, 504})
-# Limits of the rate of calls, which some services answer with 403.
+# Rate limits. Some services report them with 403.
 _RATE = {
     "RATE_LIMIT_EXCEEDED",
     "RESOURCE_OPERATION_RATE_EXCEEDED",
     "rateLimitExceeded",
     "userRateLimitExceeded",
 }
-# GKE and Compute Engine while something else is being done with the object.
+# Codes of GKE and Compute Engine during another change of the object.
 _BUSY_CODES = {"CLUSTER_ALREADY_HAS_OPERATION", "RESOURCE_NOT_READY", "resourceNotReady"}
 _BUSY = re.compile(
     r"incompatible operation|operation .*(currently|already) |operation in progress|"
@@ -32,10 +32,10 @@ _OPERATION = re.compile(r"\boperation-[\w-]+")
 
 
 class GoogleError(CloudError):
-    """Google refuses something, cannot be reached, or something there failed.
+    """Google rejects a request, cannot be reached, or reports a failure.
 
-    `status`: the HTTP status, 0 where no answer came. `codes`: all codes of the answer. `after`: for how many seconds
-    the server wants us to wait, where it says so.
+    `status`: the HTTP status, 0 without a response. `codes`: all codes of the response. `after`: the seconds to wait
+    that the server requests, if any.
     """
 
     cloud = "Google"
@@ -62,22 +62,22 @@ class GoogleError(CloudError):
 
     @property
     def absent(self) -> bool:
-        """Return whether there is no such object."""
+        """Return True if the object does not exist."""
         return self.status == 404
 
     @property
     def exists(self) -> bool:
-        """Return whether there is such an object already."""
+        """Return True if the object already exists."""
         return self.status == 409 and bool(self.codes & {"ALREADY_EXISTS", "alreadyExists", "RESOURCE_ALREADY_EXISTS"})
 
     @property
     def outdated(self) -> bool:
-        """Return whether something was changed since it was read."""
+        """Return True if an object was changed after it was read."""
         return self.status == 412 or (self.status == 409 and not self.exists)
 
     @property
     def busy(self) -> bool:
-        """Return whether another change of the object has to end first."""
+        """Return True if another change of the object must finish first."""
         return self.status in (400, 409) and (
             bool(self.codes & _BUSY_CODES)
             or ("FAILED_PRECONDITION" in self.codes and _BUSY.search(self.message) is not None)
@@ -85,13 +85,13 @@ class GoogleError(CloudError):
 
     @property
     def blocker(self) -> str:
-        """The operation that keeps an object busy, where the message names it."""
+        """The operation that keeps an object busy, if the message names it."""
         operation_match = _OPERATION.search(self.message)
         return operation_match[0] if operation_match else super().blocker
 
 
 def from_answer(what: str, status: int, body: bytes, hide: Iterable[str] = ()) -> GoogleError:
-    """The error of an answer that is none of 2xx. `hide`: texts that are not to be shown, whoever repeats them."""
+    """Return the error of a response that is not 2xx. `hide`: texts that are masked in the error."""
     error = _error(body)
     details = [detail for detail in error.get("details") or () if isinstance(detail, Mapping)]
     reasons = [str(detail["reason"]) for detail in details if detail.get("reason")]
@@ -117,7 +117,7 @@ def explained(causes: Iterable[tuple[str, str]]) -> tuple[str, str]:
 
 
 def _hint(codes: Iterable[str], message: str) -> str:
-    """Return the hint for the code that says most: they come with that one first."""
+    """Return the hint for the most specific code. The most specific codes are first."""
     return next(filter(None, (hint_for(code, message) for code in codes)), "") or hint_for("", message)
 
 
@@ -126,13 +126,13 @@ def _error(body: bytes) -> Mapping[str, Any]:
         document = json.loads(body or b"{}")
     except (ValueError, RecursionError):
         return {}
-    # Lists of one come from methods that stream.
+    # Methods that stream return lists with one entry.
     document = document[0] if isinstance(document, list) and document else document
     error = document.get("error") if isinstance(document, dict) else None
     return error if isinstance(error, dict) else {}
 
 
 def _plain(body: bytes) -> str:
-    """A line out of an answer that is not Google's: of a proxy, a load balancer, another kind of server."""
+    """Return one line of a response that is not from Google: from a proxy, a load balancer, or another server."""
     text = re.sub(r"<(script|style)\b.*?</\1>|<[^>]*>", " ", body.decode("utf-8", "replace"), flags=re.S | re.I)
     return " ".join(text.split())[:200]

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Logins at clusters of Google Kubernetes Engine: tokens by google-auth, and the address of a cluster."""
+"""Credentials for clusters of Google Kubernetes Engine: tokens by google-auth, and the address of a cluster."""
 
 from __future__ import annotations
 
@@ -26,8 +26,11 @@ _KEY_SECONDS = 120.0
 
 @dataclass(frozen=True)
 class Gke:
-    """A cluster of Google Kubernetes Engine. `project`: empty for that of the credentials. `endpoint`: URL of the GKE
-    API where it is not the public one. `ca_file`: certificates that those of Google have to come from."""
+    """A cluster of Google Kubernetes Engine.
+
+    `project`: empty for the project of the credentials. `endpoint`: URL of the GKE API if it is not the public URL.
+    `ca_file`: CA certificates for connections to Google.
+    """
 
     cloud: ClassVar[str] = "gke"
 
@@ -47,15 +50,18 @@ class Gke:
 
 
 def minter(credentials_file: str, ca_file: str = "") -> Mint:
-    """A function that makes access tokens: of a key file, or (empty) of the application default credentials. `ca_file`:
-    certificates that those of Google have to come from."""
+    """Return a function that creates access tokens, from a key file, or (empty) from the application default
+    credentials.
+
+    `ca_file`: CA certificates for connections to Google.
+    """
     return functools.partial(_grant, credentials_file, ca_file=ca_file)
 
 
 def of_key(key: Mapping[str, Any], title: str) -> Grant | None:
-    """Return an access token of a key of a service account, None for another one. `title`: what the key is called.
+    """Return an access token of a service account key, None for a key of another type. `title`: the key in messages.
 
-    Google takes a key that was made a moment ago only after a minute or so.
+    Google accepts a new key only after about a minute.
     """
     if key.get("type") != "service_account":
         return None
@@ -73,8 +79,11 @@ def of_key(key: Mapping[str, Any], title: str) -> Grant | None:
 def describe(
     project: str, location: str, cluster: str, credentials_file: str = "", endpoint: str = "", ca_file: str = ""
 ) -> tuple[str, str]:
-    """Server and CA (PEM, empty for the DNS endpoint, whose certificate is a public one); raises AccessError. Without a
-    project it is that of the credentials."""
+    """Return the server and CA of a cluster; raises AccessError.
+
+    The CA is PEM text, or empty for the DNS endpoint, because this endpoint has a public certificate. Without a
+    project, the project of the credentials is used.
+    """
     project = project or _project(credentials_file, ca_file, cluster)
     name = f"projects/{quote(project)}/locations/{quote(location)}/clusters/{quote(cluster)}"
     url = f"{(endpoint or _API).rstrip('/')}/v1/{name}"
@@ -125,7 +134,7 @@ def _project(credentials_file: str, ca_file: str, cluster: str) -> str:
 
 
 def _grant(credentials_file: str, refused: str, *, ca_file: str = "") -> Grant:
-    """One token serves all clusters of an identity."""
+    """Return a token. One token is valid for all clusters of an identity."""
     try:
         token = tokens.tokens(credentials_file, ca_file).token(refused)
     except LoginError as error:
@@ -134,7 +143,7 @@ def _grant(credentials_file: str, refused: str, *, ca_file: str = "") -> Grant:
 
 
 def from_exec(command: str, args: Sequence[str], env: Mapping[str, str]) -> Mint | None:
-    """The minter that does what gke-gcloud-auth-plugin or gcloud would; None for other programs."""
+    """Return the minter for gke-gcloud-auth-plugin or gcloud; None for other programs."""
     if command == "gke-gcloud-auth-plugin" or (command == "gcloud" and "config-helper" in args):
         return minter(env.get("GOOGLE_APPLICATION_CREDENTIALS", ""))
     return None

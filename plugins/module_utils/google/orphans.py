@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Orphans of a GKE cluster in its project: found, and deleted in the order in which Google allows it."""
+"""Orphans of a GKE cluster in its project: found, and deleted in the order that Google requires."""
 
 from __future__ import annotations
 
@@ -48,8 +48,10 @@ def delete(module: Any, changes: Changes, messages: Messages) -> dict[str, Any]:
 
 
 class Sweep:
-    """Finds and deletes what the cluster of a plan left. `volumes`: whether what has data in it goes too. `until_done`:
-    whether to wait for what is done. Methods raise GoogleError."""
+    """Search and deletion of the orphans of the cluster of a plan. Methods raise GoogleError.
+
+    `volumes`: True to delete objects with data, too. `until_done`: True to wait for started deletions.
+    """
 
     def __init__(
         self,
@@ -83,7 +85,7 @@ class Sweep:
                 hint="Delete the cluster first",
             )
         network = self._read("network")
-        # The cluster may still be there, in another region than the plan says.
+        # The cluster might still exist, in a different region than the plan.
         for line in owners.elsewhere(self._planned["subnetwork"], network):
             raise GoogleError(line)
         where = Where(
@@ -102,7 +104,8 @@ class Sweep:
         return self._without_volumes(orphans_found, where)
 
     def remove(self, found: Found) -> list[Thing]:
-        """Delete what was found, in its order; return what was (in check mode, would be) deleted."""
+        """Delete the orphans in order; return the deleted objects (in check mode, the objects that would be
+        deleted)."""
         things_by_path = {thing.path: thing for thing in found.ours}
         if self._changes.check_mode:
             for thing in found.ours:
@@ -130,7 +133,8 @@ class Sweep:
         return list(found.ours)
 
     def _delete(self, thing: Thing) -> bool:
-        """Delete it, wait until it is gone, and return whether it is. What uses it may go a moment later."""
+        """Delete an object, wait until it is deleted, and return True if it is. Its users might be deleted a moment
+        later."""
         request = requests.find(thing.resource) if thing.going else requests.delete(thing.resource)
         reported: list[bool] = []
 
@@ -188,12 +192,12 @@ class Sweep:
         return f"{resource['parent']}/{KINDS[kind].collection}/{resource['name']}"
 
     def _read(self, kind: str) -> Actual:
-        """Return an object of the plan as it is; empty when there is none. Raises GoogleError when it is another's."""
+        """Return an object of the plan; empty if it does not exist. Raises GoogleError if it has another owner."""
         resource = self._planned[kind]
         try:
             actual = self._client.call(requests.find(resource))
         except GoogleError as error:
-            # What is not enabled has nothing in it.
+            # A disabled API has no objects.
             if not (error.absent or error.codes & _DISABLED):
                 raise
             return {}
@@ -203,7 +207,7 @@ class Sweep:
         return actual
 
     def _all(self, where: Where) -> list[Thing]:
-        """Return all things of the project that may be the cluster's."""
+        """Return all objects of the project that might belong to the cluster."""
         listings = {listing_entry.kind: listing_entry for listing_entry in orphans.listings(where)}
 
         def things(kind: str) -> list[Thing]:

@@ -26,17 +26,20 @@ Plan = Mapping[str, Any]
 Work = dict[str, Callable[[], Any]]
 
 _KEYS = ("name", "object", "project", "region", "version", "resources")
-# Not everyone who may create a cluster may read all of this: what cannot be read is a warning.
+# An identity that can create a cluster might lack some of these read permissions, so a denied read is a warning.
 _DENIED = ("IAM_PERMISSION_DENIED", "PERMISSION_DENIED", "forbidden")
 _DISABLED = "SERVICE_DISABLED"
-# Google says soon enough, and clearly, what is wrong with these.
+# Google itself reports problems of these early and clearly.
 _BEST_EFFORT = ("node account", "permissions", "project quotas", "region quotas", "versions")
 
 
 @dataclass(frozen=True)
 class Reading:
-    """`usable`: whether the project can be used at all. `verdict`: what could not be read: problems where something is
-    wrong, warnings where a right is missing."""
+    """Result of the reads.
+
+    `usable`: True if the project can be used. `verdict`: the failed reads: errors are problems, missing permissions are
+    warnings.
+    """
 
     usable: bool
     facts: Found
@@ -67,7 +70,7 @@ def check(module: Any) -> dict[str, Any]:
 
 
 def read(client: Client, project: str, account: str, plan: Plan | None) -> Reading:
-    """Read all that the judgement of a plan needs; without a plan, whether there is such a project."""
+    """Read the data for the judgment of a plan; without a plan, only check that the project exists."""
     first_work: Work = {"project": partial(_project, client, project)}
     if plan is not None:
         first_work |= {"permissions": partial(_permissions, client, project), "apis": partial(_apis, client, project)}
@@ -80,11 +83,11 @@ def read(client: Client, project: str, account: str, plan: Plan | None) -> Readi
         disabled = preflight.missing_apis(plan, answers["apis"]) if "apis" in answers else []
         further_answers, failed_too = at_once(_work(client, plan, number, disabled), GoogleError)
         zones = further_answers.get("zones")
-        # In a region that does not exist, nothing is to be had.
+        # Reads in a region that does not exist fail.
         somewhere = zones is None or zones_of(plan["region"], zones)
         answers, failed = {**answers, **further_answers}, {**failed, **(failed_too if somewhere else {})}
     if "apis" in answers:
-        # What is not enabled is part of the judgement of the plan.
+        # The judgment of the plan reports disabled APIs.
         failed = {name: error for name, error in failed.items() if error.code != _DISABLED or name not in first_work}
     passed = {name for name, error in failed.items() if name in _BEST_EFFORT or _denied(error)}
     return Reading(True, _found(plan, answers, number), failures(_each_api_once(failed), passed))
@@ -139,7 +142,7 @@ def _denied(error: GoogleError) -> bool:
 
 
 def _each_api_once(failed: Mapping[str, GoogleError]) -> dict[str, GoogleError]:
-    """Return the failed reads, with one for each disabled API, preferably one that stops a plan."""
+    """Return the failed reads, with only one read for each disabled API, preferably a read that stops a plan."""
     reported: set[str] = set()
     once = {}
     for name, error in sorted(failed.items(), key=lambda each: each[0] in _BEST_EFFORT):
@@ -178,7 +181,7 @@ def _work(client: Client, plan: Plan, number: str, disabled: Iterable[str]) -> W
 
 
 def _node_email(plan: Plan | None, number: str) -> str:
-    """Return the address of the service account that nodes run as; empty when it is not known."""
+    """Return the address of the service account of nodes; empty if it is unknown."""
     account = str(plan["node_account"]) if plan else "default"
     return account if account != "default" else rights.default_account(number) if number else ""
 
@@ -202,7 +205,7 @@ def _apis(client: Client, project: str) -> frozenset[str]:
 
 
 def _node_account(client: Client, project: str, email: str) -> tuple[bool, bool]:
-    """Return whether the service account of nodes exists, and whether we may have machines run as it."""
+    """Return two flags: the service account of nodes exists, and the identity of the run may attach it to machines."""
     path = f"v1/projects/{project}/serviceAccounts/{email}:testIamPermissions"
     what = f"test what is permitted on service account {email}"
     try:
@@ -215,7 +218,7 @@ def _node_account(client: Client, project: str, email: str) -> tuple[bool, bool]
 
 
 def _zones(client: Client, project: str) -> tuple[str, ...]:
-    """The zones that are up, in all regions."""
+    """Return the zones that are up, in all regions."""
     zone_entries = client.pages(
         "compute", f"compute/v1/projects/{project}/zones", "items", f"list the zones of {project}"
     )
@@ -223,7 +226,8 @@ def _zones(client: Client, project: str) -> tuple[str, ...]:
 
 
 def _types(client: Client, plan: Plan, collection: str, kind: str) -> dict[str, dict[str, Any]]:
-    """The zones of the region that have a machine type or a type of accelerators, with what Compute Engine says."""
+    """Return the zones of the region with a machine type or accelerator type, each with the Compute Engine
+    description."""
     query = urlencode({"filter": f"name={kind}"})
     path = f"compute/v1/projects/{plan['project']}/aggregated/{collection}?{query}"
     what = f"list where {kind} is offered in {plan['region']}"
@@ -234,7 +238,7 @@ def _types(client: Client, plan: Plan, collection: str, kind: str) -> dict[str, 
 
 
 def _reservation(client: Client, path: str) -> dict[str, dict[str, Any]]:
-    """The zones that have a reservation of a name, with what Compute Engine says of it."""
+    """Return the zones with a reservation of a name, each with the Compute Engine description."""
     project, name = path.split("/")[1], path.rpartition("/")[2]
     query = urlencode({"filter": f"name={name}"})
     what = f"read reservation {name} of project {project}"
@@ -257,7 +261,7 @@ def _versions(client: Client, plan: Plan) -> tuple[str, ...]:
 
 
 def _there(client: Client, plan: Plan) -> tuple[str, frozenset[str]]:
-    """The version and the node pools of the cluster, where it is there already."""
+    """Return the version and the node pools of the cluster; empty if it does not exist yet."""
     path = f"v1/projects/{plan['project']}/locations/{plan['region']}/clusters/{plan['name']}"
     try:
         described_cluster = client.send("container", "GET", path, None, f"read GKE cluster {plan['name']}")
@@ -270,7 +274,7 @@ def _there(client: Client, plan: Plan) -> tuple[str, frozenset[str]]:
 
 
 def _quotas(client: Client, project: str, place: str) -> dict[str, tuple[float, float]]:
-    """Limit and usage of the quotas of a region (`/regions/NAME`), or of the whole project, by metric."""
+    """Return limit and usage of the quotas of a region (`/regions/NAME`), or of the whole project, by metric."""
     path = f"compute/v1/projects/{project}{place}"
     answer = client.send("compute", "GET", path, None, f"read the quotas of {path.partition('v1/')[2]}")
     return {

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Prices of machine types: SKUs of the Cloud Billing Catalog API, and what a machine type has of Compute Engine."""
+"""Prices of machine types: from SKUs of the Cloud Billing Catalog API, and the machine type in Compute Engine."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ _SECRETS = ("clientKey", "password", "username")
 
 
 class GoogleProvider(Provider):
-    """Objects of Google Cloud, by its REST APIs. See cloud.provider.Provider for the methods."""
+    """Objects of Google Cloud, through its REST APIs. See cloud.provider.Provider for the methods."""
 
     kinds = KINDS
     owners = OWNERS
@@ -37,7 +37,8 @@ class GoogleProvider(Provider):
         self._client = client
 
     def scope(self, resource: Resource) -> str:
-        """A cluster with its node pools, the policy of a project, or the object itself."""
+        """Return the scope of an object: a cluster with its node pools, the policy of a project, or the object
+        itself."""
         if resource["kind"] in ("node-pool", "iam-member"):
             return resource["parent"]
         return f"{resource['parent']}/{KINDS[resource['kind']].collection}/{resource['name']}"
@@ -51,7 +52,7 @@ class GoogleProvider(Provider):
             return None
         if resource["kind"] == "iam-member":
             return _member(resource, answer)
-        # An API is always found, enabled or not.
+        # The response contains an API even if it is disabled.
         is_present = answer and (resource["kind"] != "service" or answer.get("state") == "ENABLED")
         return _without_secrets(answer) if is_present else None
 
@@ -60,7 +61,7 @@ class GoogleProvider(Provider):
         return explained(KINDS[resource["kind"]].state(actual), causes, hint_for)
 
     def problems(self, resource: Resource, actual: Actual, listed: Iterable[Resource]) -> Iterator[str]:
-        """A network is in all regions, and lists its subnetworks."""
+        """Yield subnetworks in another region. A network is in all regions, and lists its subnetworks."""
         if resource["kind"] == "network":
             for listed_resource in listed:
                 if listed_resource["kind"] == "subnetwork":
@@ -80,7 +81,10 @@ class GoogleProvider(Provider):
         return [self._action(resource, requests.delete(resource, actual))]
 
     def creation_under_way(self, resource: Resource) -> Operation | None:
-        """An object of Compute Engine is found when it is done, and its name is taken until then."""
+        """Return the operation of an earlier run on an object.
+
+        An object of Compute Engine is only visible after its creation, but its name is already in use.
+        """
         request = requests.under_way(resource)
         running_operations = self._client.call(request).get("items") or () if request else ()
         running_operation = next(iter(operations.of(resource, running_operations)), None)
@@ -90,7 +94,7 @@ class GoogleProvider(Provider):
         return operation(self._client, resource, running_operation, title)
 
     def siblings(self, resource: Resource) -> Iterator[tuple[Resource, Actual]]:
-        """The node pools of a cluster."""
+        """Yield the node pools of a cluster."""
         if resource["kind"] != "cluster":
             return
         parent = self.scope(resource)
@@ -107,7 +111,7 @@ class GoogleProvider(Provider):
         return Action(request.purpose, send)
 
     def _policy_change(self, resource: Resource, change: Any) -> Action:
-        """A policy is read and written back as a whole, with its etag."""
+        """Return the change of a policy. The policy is read and written back as a whole, with its etag."""
 
         def send() -> Operation | None:
             try:
@@ -122,7 +126,7 @@ class GoogleProvider(Provider):
 
 
 def connect(module: Any) -> GoogleProvider:
-    """Return the provider for the arguments of a module; fail the module where they are wrong."""
+    """Return the provider for the arguments of a module; fail the module if they are invalid."""
     client = session.client(module)
     project = str(module.params["project"] or "")
     for index, resource in enumerate(module.params["resources"]):
@@ -137,7 +141,7 @@ BACKEND = Backend(session.ARGUMENTS, connect, preflight.check, orphans.delete, p
 
 
 def _member(resource: Resource, policy: Mapping[str, Any]) -> Actual | None:
-    """A member of a policy; also what is left of one whose account was deleted."""
+    """Return a member of a policy; also a member with a deleted account."""
     role, member = resource["body"]["role"], resource["body"]["member"]
     if policies.has(policy, role, member):
         return {"role": role, "member": member}
@@ -151,7 +155,7 @@ def _unknown_account(resource: Resource, error: GoogleError) -> bool:
 
 
 def _planned(actual: Actual) -> dict[str, Any]:
-    """A node pool that is not listed, as a plan would list it."""
+    """Return the body of an unlisted node pool, in the format of a plan."""
     body: dict[str, Any] = {}
     for field in KINDS["node-pool"].fields:
         value = at(actual, field.path)

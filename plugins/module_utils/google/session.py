@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Login to Google Cloud: one set of arguments for all modules, and the client that they make."""
+"""Credentials for Google Cloud: one set of arguments for all modules, and the client for these arguments."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LOGIN = "log in to Google"
 
 
 def client(module: Any) -> Client:
-    """Return the client that the arguments of a module name; fail the module where there is none."""
+    """Return the client for the arguments of a module; fail the module without valid credentials."""
     libraries.need(module, "urllib3", late={GOOGLE_PACKAGE: load_google})
     try:
         return from_params(module.params)
@@ -36,7 +36,7 @@ def client(module: Any) -> Client:
 
 
 def from_params(params: Mapping[str, Any]) -> Client:
-    """Return the client of the arguments, which has a token already. Raises GoogleError that says what is wrong."""
+    """Return the client for the arguments. It already has a token. Raises GoogleError with the invalid argument."""
     endpoints = {str(name): str(url) for name, url in (params.get("endpoints") or {}).items()}
     for name, url in endpoints.items():
         _check_endpoint(name, url)
@@ -52,7 +52,7 @@ def from_params(params: Mapping[str, Any]) -> Client:
 
 
 def project(params: Mapping[str, Any]) -> str:
-    """Return the project of the arguments, else that of the credentials; raises GoogleError where neither names one."""
+    """Return the project of the arguments, or the project of the credentials; raises GoogleError without either."""
     try:
         project_id = str(params.get("project") or "") or _tokens(params).project()
     except LoginError as error:
@@ -67,7 +67,7 @@ def project(params: Mapping[str, Any]) -> str:
 
 
 def account(params: Mapping[str, Any]) -> str:
-    """Return the account of the run, as far as the credentials of the arguments say; raises GoogleError."""
+    """Return the account of the run, if the credentials of the arguments name it; raises GoogleError."""
     try:
         return _tokens(params).account()
     except LoginError as error:

@@ -2,8 +2,8 @@
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """Google credentials and access tokens, by google-auth: of a key file, a workload identity, a user, a metadata server.
 
-A token serves everything that is asked for in the name of an identity: it is made once a process, and renewed by the
-first that needs it when it ends or is refused. No text holds a secret.
+A token serves all requests of an identity. It is created once per process. The first request that needs it renews it
+when it expires or is rejected. Error texts never contain a secret.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from ..http.proxies import environment_proxy
 
 _SCOPES = ("https://www.googleapis.com/auth/cloud-platform", "https://www.googleapis.com/auth/userinfo.email")
 _SECONDS = 20.0
-# A token with less life than this is renewed.
+# A token with less remaining time is renewed.
 _FRESH_SECONDS = 300.0
 _CONNECTIONS = 32
-# An answer may take longer than each wait for it, but not for ever.
+# A response may take longer than each wait for it, but its total time is limited.
 _ANSWER_TIMES = 3
 _LARGEST_ANSWER = 64 << 20
-# What an answer of another shape than Google's leads to in google-auth.
+# Errors of google-auth for a response that is not in Google's format.
 _NO_ANSWER = (ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError)
-# Servers of the machine itself, which no proxy reaches.
+# Servers of the machine itself. A proxy cannot reach them.
 _METADATA = ("metadata.google.internal", "169.254.169.254")
 _GIVE = (
     "Set credentials_file (gke_cluster_credentials_file in an inventory) or GOOGLE_APPLICATION_CREDENTIALS to a "
@@ -50,7 +50,7 @@ _ROLES = (
     "Check whether the pool and the provider of the workload identity exist and are enabled, whether the audience in "
     "the file is theirs, and whether the identity has roles/iam.workloadIdentityUser on the service account"
 )
-# What the names of providers of federated identities begin with.
+# Prefix of the names of providers of federated identities.
 _IAM = "//iam.googleapis.com/"
 _TYPES = (
     "service_account",
@@ -60,7 +60,7 @@ _TYPES = (
     "impersonated_service_account",
     "gdch_service_account",
 )
-# What to do when no token is given out: the type of the credentials, a pattern of the answer, and the hint.
+# Hints for rejected token requests: the type of the credentials, a pattern of the response, and the hint.
 _REFUSED: tuple[tuple[str, str, str], ...] = (
     (
         "service_account",
@@ -98,7 +98,7 @@ _REFUSED: tuple[tuple[str, str, str], ...] = (
 
 
 class LoginError(Exception):
-    """There is no token. The text says why, `hint` what to do. `passing`: it may be well the next time."""
+    """No token is available. The text has the reason, `hint` the fix. `passing`: the next attempt might succeed."""
 
     def __init__(self, message: str, hint: str = "", *, passing: bool = False) -> None:
         super().__init__(message)
@@ -108,7 +108,7 @@ class LoginError(Exception):
 
 @dataclass(frozen=True)
 class Token:
-    """An access token that lasts for `seconds` from now."""
+    """An access token that is valid for `seconds` from now."""
 
     value: str = field(repr=False)
     seconds: float
@@ -130,7 +130,8 @@ class Tokens:
         self._info: Mapping[str, Any] = info or {}
 
     def token(self, refused: str = "") -> Token:
-        """A token that lasts for some minutes at least. `refused`: one that is not to be given out again."""
+        """Return a token that is valid for at least a few minutes. `refused`: a rejected token that is not returned
+        again."""
         with self._lock:
             credentials = self._load()
             if not credentials.valid or _seconds_left(credentials) < _FRESH_SECONDS or credentials.token == refused:
@@ -138,15 +139,17 @@ class Tokens:
             return Token(str(credentials.token), max(30.0, _seconds_left(credentials)))
 
     def project(self) -> str:
-        """Return the project that the credentials name; empty where they name none."""
+        """Return the project of the credentials; empty if they do not name a project."""
         with self._lock:
             credentials = self._load()
             project_id = os.environ.get("GOOGLE_CLOUD_PROJECT", "")
             return project_id or str(self._info.get("project_id") or getattr(credentials, "fleet_project", "") or "")
 
     def account(self) -> str:
-        """Return the account of the tokens: its address, or the provider of a federated identity; empty where the
-        credentials name none."""
+        """Return the account of the tokens: its address, or the provider of a federated identity.
+
+        The account is empty if the credentials do not name it.
+        """
         with self._lock:
             credentials = self._load()
             email = str(self._info.get("client_email") or getattr(credentials, "service_account_email", "") or "")
@@ -155,7 +158,8 @@ class Tokens:
             return str(self._info.get("account") or self._info.get("audience") or "").removeprefix(_IAM)
 
     def quota_project(self) -> str:
-        """The project whose quotas requests count on, where the credentials name one; else it is that of the object."""
+        """Return the quota project of the credentials; empty if they do not name it. Requests then count on the
+        object's project."""
         with self._lock:
             return str(getattr(self._load(), "quota_project_id", "") or "")
 
@@ -215,8 +219,10 @@ class Tokens:
 
 
 def tokens(credentials_file: str = "", ca_file: str = "") -> Tokens:
-    """The tokens of an identity, which all that uses it shares. `credentials_file`: empty for what the environment
-    names. Raises LoginError where google-auth is missing."""
+    """Return the shared tokens of an identity. `credentials_file`: empty for the credentials of the environment.
+
+    Raises LoginError if google-auth is missing.
+    """
     try:
         load_google()
     except ImportError:
@@ -243,20 +249,20 @@ def _stamp(path: str) -> tuple[int, int]:
 
 
 def forget() -> None:
-    """Forget identities and proxies, as when the environment changed."""
+    """Clear the cache of identities and proxies after a change of the environment."""
     _shared.cache_clear()
     connections.cache_clear()
 
 
 @functools.lru_cache(maxsize=64)
 def connections(proxy: str, ca_file: str) -> Any:
-    """Kept connections, through a proxy or (empty) without."""
+    """Return persistent connections, through a proxy or (empty) without a proxy."""
     return deadline.connections(ssl.create_default_context(cafile=ca_file or None), proxy, maxsize=_CONNECTIONS)
 
 
 @dataclass(frozen=True)
 class Answer:
-    """An answer of any code, as google-auth takes it."""
+    """A response with any status, in the format of google-auth."""
 
     status: int
     headers: Mapping[str, str]
@@ -264,10 +270,10 @@ class Answer:
 
 
 def ask(method: str, url: str, ca_file: str = "", *, seconds: float | None = None, **more: Any) -> Answer:
-    """The answer of one of Google's servers, once. `seconds`: for each wait; all of it ends after three times as long.
+    """Return the response of one of Google's servers, without retries. `seconds`: limit of each wait.
 
-    Raises urllib3's HTTPError, also for an answer that has no end, and what no server's numbers lead to (OSError,
-    ValueError, ArithmeticError, MemoryError).
+    The total time is limited to three times `seconds`. Raises urllib3's HTTPError, also for an endless response, and
+    errors of invalid numbers in a response (OSError, ValueError, ArithmeticError, MemoryError).
     """
     seconds = _SECONDS if seconds is None else seconds
     settings = {"timeout": seconds, "retries": False, "redirect": False, **more, "preload_content": False}
@@ -277,7 +283,7 @@ def ask(method: str, url: str, ca_file: str = "", *, seconds: float | None = Non
 
 
 def connections_to(url: str, ca_file: str = "") -> Any:
-    """Kept connections to where a URL leads, through the proxy of the environment if it names one for that."""
+    """Return persistent connections to the server of a URL, through the proxy of the environment for this server."""
     local = (*_METADATA, os.environ.get("GCE_METADATA_HOST", ""), os.environ.get("GCE_METADATA_IP", ""))
     host = url.partition("://")[2].partition("/")[0]
     proxy = "" if host and host in local else environment_proxy(url)
@@ -295,7 +301,7 @@ class _Ways:
 
 
 def _of_gcloud() -> str:
-    """The file that `gcloud auth application-default login` writes; empty where it is not there."""
+    """Return the file of `gcloud auth application-default login`; empty if it does not exist."""
     folder = os.environ.get("CLOUDSDK_CONFIG") or os.path.join(os.path.expanduser("~"), ".config", "gcloud")
     path = os.path.join(folder, "application_default_credentials.json")
     return path if os.path.isfile(path) else ""
@@ -325,7 +331,7 @@ def _google_error() -> Any:
 
 
 def _seconds_left(credentials: Any) -> float:
-    """Seconds that the token lasts; google-auth keeps its end as a naive time in UTC."""
+    """Return the remaining seconds of the token; google-auth stores its expiry as a naive time in UTC."""
     if credentials.expiry is None:
         return 1800.0
     current_time = datetime.datetime.now(datetime.UTC).replace(tzinfo=None)
@@ -333,7 +339,7 @@ def _seconds_left(credentials: Any) -> float:
 
 
 def _text(error: Exception) -> str:
-    """Message of an error of google-auth, and of the answer of an API that it quotes."""
+    """Return the message of an error of google-auth, and of the quoted response of an API."""
     if isinstance(error, OSError) and error.strerror:
         return f"{error.strerror}{f': {error.filename}' if error.filename else ''}"
     message = next(
@@ -344,7 +350,7 @@ def _text(error: Exception) -> str:
 
 
 def _message(answer: Any) -> str:
-    """The message of an API's answer (`{"error": {"message": ..}}`)."""
+    """Return the message of an API response (`{"error": {"message": ..}}`)."""
     try:
         error = json.loads(answer).get("error")
     except (TypeError, ValueError, AttributeError, RecursionError):
@@ -357,7 +363,7 @@ def _unreachable(error: Exception) -> bool:
 
 
 def _without(text: str, info: Mapping[str, Any]) -> str:
-    """Return the text with a mask for what is secret in a file, should a server repeat it."""
+    """Return the text with masked secrets of a file, in case a server repeats them."""
     for key in ("private_key", "refresh_token", "client_secret"):
         value = str(info.get(key) or "")
         if len(value) >= 4:

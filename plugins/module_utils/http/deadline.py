@@ -1,9 +1,10 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The end of an exchange with a server, however slowly its bytes come.
+"""Time and size limits of a whole exchange with a server, regardless of the rate of its bytes.
 
-The timeout of a socket is for one wait, so a byte now and then never runs into it, be it of the status line, the
-headers, the body or the answer of a proxy. The sockets here wait no longer than what is left to the thread that reads.
+The timeout of a socket limits only one wait, so a slow server never exceeds it. This applies to the status line, the
+headers, the body and the response of a proxy. The sockets of this module also limit each wait to the remaining time of
+the thread.
 """
 
 from __future__ import annotations
@@ -27,15 +28,15 @@ _CHUNK = 1 << 16
 
 
 class EndlessError(TimeoutError):
-    """The time for a whole exchange is over, or its bytes are used up, and more come."""
+    """The time or the bytes of a whole exchange are used up, and more data would follow."""
 
 
 class NoSocksError(ValueError):
-    """A proxy speaks SOCKS, and the package that urllib3 needs for that is missing."""
+    """A proxy uses SOCKS, and the package that urllib3 requires for SOCKS is missing."""
 
 
 class TooLargeError(OSError):
-    """The unpacked answer is larger than its limit."""
+    """The unpacked response is larger than its limit."""
 
 
 class _Thread(threading.local):
@@ -48,8 +49,8 @@ _thread = _Thread()
 
 @contextlib.contextmanager
 def within(seconds: float, size: float = math.inf) -> Iterator[None]:
-    """Let sockets of this module raise EndlessError in this thread once so many seconds are over, or so many bytes were
-    read."""
+    """Limit the sockets of this module in this thread to a number of seconds and bytes. Beyond it they raise
+    EndlessError."""
     previous_limits = (_thread.end, _thread.remaining_bytes)
     _thread.end, _thread.remaining_bytes = min(_thread.end, time.monotonic() + seconds), size
     try:
@@ -102,11 +103,11 @@ class _TlsSocket(_Limited, ssl.SSLSocket):
 def connections(
     tls: ssl.SSLContext | None, proxy: str = "", *, maxsize: int, server_name: str = "", **settings: Any
 ) -> urllib3.PoolManager:
-    """Return kept connections whose sockets heed `within`; those through a SOCKS proxy heed it once TLS is there.
+    """Return persistent connections with sockets that enforce `within`.
 
-    `tls`: None where no server is reached by TLS. `proxy`: a URL, which may hold user and password. `server_name`: name
-    that the certificate has to be for, where it is not that of the URL. `settings`: those of urllib3's pools. Raises
-    NoSocksError.
+    Connections through a SOCKS proxy enforce it only after the TLS handshake. `tls`: None if no server uses TLS.
+    `proxy`: a URL, with an optional user and password. `server_name`: the expected name in the certificate, if it
+    differs from the URL. `settings`: settings of urllib3's pools. Raises NoSocksError.
     """
     if tls is not None:
         tls.sslsocket_class = _TlsSocket
@@ -133,8 +134,10 @@ def connections(
 
 
 def whole(response: urllib3.BaseHTTPResponse, limit: int) -> bytes:
-    """Return the unpacked body of an answer; raises TooLargeError. A connection whose body was not read to its end is
-    not used again."""
+    """Return the unpacked body of a response; raises TooLargeError.
+
+    A connection with an incomplete body is not used again.
+    """
     body = bytearray()
     try:
         for piece in response.stream(_CHUNK, decode_content=True):

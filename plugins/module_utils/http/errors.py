@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Exchanges that end without a whole answer: what happened, in a message without secrets."""
+"""Exchanges that end without a complete response: the cause, in a message without secrets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from .deadline import EndlessError, TooLargeError
 
 
 class TransportError(Exception):
-    """No whole answer. `sent`: the server may have acted on the request. `permanent`: the next attempt ends alike."""
+    """No complete response.
+
+    `sent`: the server may have acted on the request. `permanent`: the next attempt would have the same result.
+    """
 
     def __init__(self, text: str, *, sent: bool = False, permanent: bool = False, hint: str = "") -> None:
         super().__init__(text)
@@ -24,7 +27,7 @@ class TransportError(Exception):
 
 
 def explain(error: Exception, url: str, proxy: str, timeout: float) -> TransportError:
-    """Message of a failed call; whether the server may have seen the request, and whether another attempt may help."""
+    """Return the error of a failed call. It has a message, and the flags `sent` and `permanent`."""
     kinds = urllib3.exceptions
     server = shown_url(url)
     by = f" through the proxy {shown_url(proxy)}" if proxy else ""
@@ -43,7 +46,7 @@ def explain(error: Exception, url: str, proxy: str, timeout: float) -> Transport
         unknown = any(isinstance(c, socket.gaierror) and c.errno != socket.EAI_AGAIN for c in causes)
         host = urlsplit(proxy or url).hostname
         return TransportError(f"the name {host} is not known", permanent=unknown, hint="Check the address and the DNS")
-    # Before its own base class, which is about time.
+    # This class is checked before its base class, because the base class is a timeout.
     if isinstance(error, kinds.NewConnectionError):
         explanation = (
             next((c.strerror for c in reversed(causes) if isinstance(c, OSError) and c.strerror), "") or "failed"
@@ -63,7 +66,7 @@ def explain(error: Exception, url: str, proxy: str, timeout: float) -> Transport
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """The errors that led to this one, as the libraries keep them: as cause, as context, or as an argument."""
+    """Yield the causes of an error, as the libraries store them: as cause, as context, or as an argument."""
     seen: set[int] = set()
     unseen: list[BaseException] = [error]
     while unseen:
@@ -87,6 +90,6 @@ def _short(text: str) -> str:
 
 
 def shown_url(url: str) -> str:
-    """A URL without what may be secret in it."""
+    """Return a URL without its secret parts."""
     address = urlsplit(url)
     return SplitResult(address.scheme, address.netloc.rpartition("@")[2], address.path, "", "").geturl()

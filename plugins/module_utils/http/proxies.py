@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Proxies that the environment names for servers."""
+"""Proxies of the environment for servers."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from urllib.request import getproxies
 
 
 def environment_proxy(server: str) -> str:
-    """The proxy that HTTPS_PROXY (or HTTP_PROXY for http) names, unless NO_PROXY holds the server.
+    """Return the proxy in HTTPS_PROXY (or HTTP_PROXY for http), unless NO_PROXY contains the server.
 
-    NO_PROXY: host names with all below them, addresses, networks, each with or without a port, or `*` (as Go reads it).
+    NO_PROXY: host names including their subdomains, addresses, networks, each with or without a port, or `*` (as in
+    Go).
     """
     proxies = getproxies()
     address = urlsplit(server)

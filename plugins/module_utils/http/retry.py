@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Repetition of requests: how often, and after which pauses."""
+"""Retries of requests: their number, and the pauses between them."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ import random
 import time
 from dataclasses import dataclass, field
 
-# Codes after which the same request may succeed (Kubernetes API conventions, "HTTP Status codes").
+# The same request might succeed after one of these codes (Kubernetes API conventions, "HTTP Status codes").
 RETRIED_CODES = frozenset({429, 500, 502, 503, 504})
 _FIRST_PAUSE = 0.5
 _LONGEST_PAUSE = 8.0
 
 
 def retry_after(header: str | None, now: float) -> float | None:
-    """Seconds that a Retry-After header (RFC 9110, 10.2.3) asks for: a number or a date; None where it says nothing."""
+    """Return the seconds of a Retry-After header (RFC 9110, 10.2.3): a number or a date; None without a valid
+    header."""
     if not header:
         return None
     text = header.strip()
@@ -30,10 +31,11 @@ def retry_after(header: str | None, now: float) -> float | None:
 
 @dataclass
 class Attempts:
-    """One request's budget: at most `retries` repetitions, no pause that would end after `seconds` (from now).
+    """Retry budget of one request: at most `retries` retries, and no pause that would end after `seconds` (from now).
 
-    Pauses double from half a second up to eight, less up to a half at random, so that clients that failed together
-    do not come back together. A server that answers (429, 5xx) gets twice the time of one that is silent.
+    Pauses double from half a second up to eight seconds. A random part of up to half is subtracted, so that clients
+    that failed together do not retry together. A server that responds (429, 5xx) gets twice the time of a silent
+    server.
     """
 
     retries: int
@@ -42,7 +44,8 @@ class Attempts:
     repetitions: int = 0
 
     def again(self, *, asked: float | None = None, answered: bool = False) -> bool:
-        """Wait for the next attempt; False at once when there is none. `asked`: seconds the server wants us to wait."""
+        """Wait for the next attempt; return False immediately without another attempt. `asked`: delay in seconds from
+        the server."""
         if self.repetitions >= self.retries:
             return False
         pause = min(_FIRST_PAUSE * 2**self.repetitions, _LONGEST_PAUSE) * random.uniform(0.5, 1.0)
@@ -55,5 +58,5 @@ class Attempts:
         return True
 
     def left(self, *, answered: bool = False) -> float:
-        """Seconds of the budget that are left."""
+        """Return the remaining seconds of the budget."""
         return self.seconds * (2 if answered else 1) - (time.monotonic() - self.began)

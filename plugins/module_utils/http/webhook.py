@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Documents that are posted to a URL, which may be a secret as a whole: no message has more of it than its server."""
+"""Documents that are posted to a URL. The whole URL might be a secret, so messages only contain its server."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _BROKEN = (HTTPError, OSError, ValueError, ArithmeticError)
 
 
 class WebhookError(Exception):
-    """Nothing was posted, or the server did not take it. The text has no secret."""
+    """Nothing was posted, or the server did not accept it. The text has no secret."""
 
 
 def server_of(url: str) -> str:
-    """Return the server of a URL, as messages show it. Raises WebhookError for what is no URL of HTTP."""
+    """Return the server of a URL for messages. Raises WebhookError for a URL that is not an HTTP URL."""
     try:
         address = urlsplit(url)
         host, port = address.hostname, address.port
@@ -40,7 +40,7 @@ def server_of(url: str) -> str:
 def post(
     url: str, content: Mapping[str, Any], headers: Mapping[str, str], *, timeout: float, retries: int, ca_file: str = ""
 ) -> None:
-    """Post JSON; a server that is busy or silent is asked again. Raises WebhookError."""
+    """Post JSON. The request is retried if the server is busy or silent. Raises WebhookError."""
     server = server_of(url)
     sent = {"content-type": "application/json", "user-agent": "modelplane.fleet", **headers}
     body = json.dumps(content).encode()

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Archives of charts: download, render, keep in a folder, push to a registry."""
+"""Archives of charts: download, render, store in a directory, push to a registry."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ from .programs import Workspace, at_once
 
 @dataclass(frozen=True)
 class Settings:
-    """`folder`: where archives are kept, empty for nowhere. `logins`: repository -> (user name, password)."""
+    """Settings of a run.
+
+    `folder`: the directory for archives, empty for none. `logins`: repository -> (user name, password).
+    """
 
     folder: str = ""
     copies: bool = False
@@ -49,7 +52,7 @@ class Copied:
 
 
 class Lock:
-    """The file `charts.lock` in a folder of charts, which is written after each new archive."""
+    """The file `charts.lock` in a directory of charts. It is written after each new archive."""
 
     def __init__(self, folder: str) -> None:
         self.path = Path(folder, "charts.lock") if folder else None
@@ -59,7 +62,7 @@ class Lock:
             self._entries = locked(self.path.read_bytes(), str(self.path))
 
     def checksum(self, file: str) -> str:
-        """The checksum that an archive has to have; empty if none is known."""
+        """Return the expected checksum of an archive; empty if it is unknown."""
         return self._entries.get(file, {}).get("sha256", "")
 
     @property
@@ -82,7 +85,7 @@ class Charts:
         self.before = self.lock.text if settings.folder else ""
 
     def prepare(self) -> None:
-        """See that Helm runs, and log in. Raises MirrorError."""
+        """Check that Helm runs, and log in. Raises MirrorError."""
         version = self._space.run(self._helm.version(), awaited=self._helm.program)
         finding = helm_finding(self._helm.program, version.text, version.error)
         if finding:
@@ -97,12 +100,12 @@ class Charts:
             raise MirrorError("\n".join(refused))
 
     def copy(self, charts: Sequence[Chart]) -> list[Copied]:
-        """Copy charts, some at a time, whatever is wrong with others."""
+        """Copy charts concurrently. A failed chart does not affect other charts."""
         numbered = list(enumerate(charts))
         return at_once(lambda each: self._copied(each[1], str(each[0])), numbered, self._settings.forks)
 
     def after(self, copied: Sequence[Copied]) -> str:
-        """The checksums in the folder, and the charts that the registry got, for a diff with `before`."""
+        """Return the checksums in the directory, and the charts that were pushed, for a diff with `before`."""
         pushed = [f"{action}\n" for chart_copy in copied for action in chart_copy.actions if " pushed to " in action]
         return (self.lock.text if self._settings.folder else "") + "".join(pushed)
 
@@ -145,7 +148,7 @@ class Charts:
         return archive
 
     def _pull(self, command: list[str], number: str, chart: Chart) -> str:
-        # Several write to a cache of contents at a time.
+        # Concurrent runs need separate content caches.
         cache = {"HELM_CONTENT_CACHE": self._space.below("content", number)}
         return self._space.run(command, more=cache, awaited=f"the archive of {chart}").error
 
@@ -181,7 +184,8 @@ def _done(verb: str, does: bool) -> str:
 
 
 def _archive(folder: str) -> str:
-    """The archive that Helm wrote to a folder: it has the version as the chart has it, with or without its v."""
+    """Return the archive that Helm wrote to a directory. Its name has the version of the chart, with or without its
+    v."""
     return next(map(str, sorted(Path(folder).glob("*.tgz"))), "")
 
 
@@ -191,6 +195,6 @@ def _checksum(path: str) -> str:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Write a file as a whole or not at all, with the folder that it is in."""
+    """Write a file atomically, and create its directory."""
     path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     atomic_file.write(path, content, 0o644)

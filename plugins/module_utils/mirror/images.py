@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Images: compare what two registries have, and copy what is missing."""
+"""Images: compare the contents of two registries, and copy missing images."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .programs import Workspace, at_once
 
 @dataclass(frozen=True)
 class Copied:
-    """Result of one image: digests of the copy before and after, empty where there is none."""
+    """Result of one image: digests of the copy before and after, empty without a copy."""
 
     image: Image
     previous_digest: str = ""
@@ -27,7 +27,7 @@ class Copied:
 
 
 def tool(space: Workspace, named: str, images: Sequence[Image], *, plain: bool, sources_plain: bool) -> ImageTool:
-    """The first program that runs. Raises MirrorError."""
+    """Return the first program that runs. Raises MirrorError."""
     for program in [named] if named else ["crane", "skopeo"]:
         image_tool = ImageTool(program, plain, sources_plain)
         if not space.run(image_tool.version(), awaited=program).error:
@@ -44,7 +44,7 @@ def copy(
     forks: int,
     log: Callable[[str], None],
 ) -> list[Copied]:
-    """Copy images that are missing or differ, some at a time, whatever is wrong with others."""
+    """Copy missing and different images concurrently. A failed image does not affect other images."""
     return at_once(partial(_copied, space, program, check_mode, log), images, forks)
 
 
@@ -52,7 +52,7 @@ def _copied(space: Workspace, program: ImageTool, check_mode: bool, log: Callabl
     original = space.run(program.inspect(image.source, copy=False), awaited=f"the digest of {image.source}")
     if original.error:
         return _failed(log, image, f"cannot be read from {image.source}: {original.error}")
-    # What keeps it from being read may not keep it from being written.
+    # A copy that cannot be read might still be writable.
     copy_lookup = space.run(program.inspect(image.destination, copy=True), awaited=f"the digest of {image.destination}")
     copy_digest = "" if copy_lookup.error else program.digest(copy_lookup.output)
     source_digest = program.digest(original.output)

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Programs with settings of their own in a folder that goes with the run."""
+"""Programs with separate settings in a temporary directory of the run."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ ARGUMENTS: dict[str, Any] = {
 """Arguments of the modules that run these programs."""
 
 READ_SECONDS = 300.0
-"""Longest time of a program that copies no image: a registry that does not answer must not use the time of a copy."""
+"""Time limit, in seconds, of a program that copies no image: an unresponsive registry must not use up the time of a
+copy."""
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -44,7 +45,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True)
 class Ran:
-    """Answer of a program. `error`: what it printed as such, or why it did not start; empty if it succeeded."""
+    """Result of a program. `error`: its error output, or the reason why it did not start; empty if it succeeded."""
 
     output: bytes
     error: str
@@ -56,7 +57,7 @@ class Ran:
 
 @dataclass(frozen=True)
 class Workspace:
-    """A folder of this run, and the environment that programs get. `seconds`: longest time of a copy of an image."""
+    """A directory of this run, and the environment of programs. `seconds`: time limit of a copy of an image."""
 
     folder: Path
     environment: Mapping[str, str]
@@ -72,8 +73,10 @@ class Workspace:
         awaited: str,
         copies: bool = False,
     ) -> Ran:
-        """Run a program with an input, and more variables. `awaited`: what is shown while it runs; `copies`: it may
-        take as long as a copy of an image."""
+        """Run a program with an input and additional variables. `awaited`: the progress message.
+
+        `copies`: it has the time limit of a copy of an image.
+        """
         seconds = self.seconds if copies else min(self.seconds, READ_SECONDS)
         try:
             with self.progress("mirror", awaited, ""):
@@ -90,7 +93,7 @@ class Workspace:
         return Ran(done.output, (error_text or f"it ended with {done.code}") if done.code else "")
 
     def below(self, *names: str) -> str:
-        """The path of a folder in this one, which is made."""
+        """Create a directory in the workspace, and return its path."""
         path = self.folder.joinpath(*names)
         path.mkdir(parents=True, exist_ok=True)
         return str(path)
@@ -98,7 +101,7 @@ class Workspace:
 
 @contextlib.contextmanager
 def workspace(module: AnsibleModule) -> Iterator[Workspace]:
-    """A workspace for the arguments of a module, which is removed at the end."""
+    """Yield a workspace for the arguments of a module. It is removed at the end."""
     params: Mapping[str, Any] = module.params
     if not params["timeout"] > 0:
         module.fail_json(msg=f"timeout is {params['timeout']:g}, and must be more than 0 (seconds)")
@@ -116,7 +119,7 @@ def workspace(module: AnsibleModule) -> Iterator[Workspace]:
 
 
 def at_once(action: Callable[[T], R], each: Sequence[T], width: int) -> list[R]:
-    """The results of an action for each value in their order, up to `width` at a time."""
+    """Return the results of an action for each value in order, with up to `width` concurrent actions."""
     with ThreadPoolExecutor(max_workers=max(1, width)) as pool:
         return list(pool.map(action, each))
 
@@ -124,7 +127,7 @@ def at_once(action: Callable[[T], R], each: Sequence[T], width: int) -> list[R]:
 def end(
     module: AnsibleModule, *, actions: Sequence[str], problems: Sequence[str], before: str, after: str, **more: Any
 ) -> None:
-    """End a module with what it did and what it could not do, as its argument `on_error` says."""
+    """Exit a module with its actions and its problems. Argument `on_error` controls the result of problems."""
     diff = {"before": before, "after": after} if before != after else {}
     result = {"changed": bool(actions), "actions": list(actions), "problems": list(problems), "diff": diff, **more}
     if problems and module.params["on_error"] == "fail":

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Ranges of IPv4 addresses in a cloud: the private twin of a public range, overlap, what cannot be used."""
+"""Ranges of IPv4 addresses in a cloud: the private twin of a public range, overlap, reserved addresses."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from ipaddress import IPv4Network
 
 TWIN_OFFSET = 48
-"""Distance of the third octet of a private range from that of its public one, as in the reference implementation."""
+"""Distance between the third octets of a public range and its private range, from the reference implementation."""
 
 _RESERVED = (
     ("0.0.0.0/8", "addresses of this network"),
@@ -20,11 +20,11 @@ _RESERVED = (
 
 
 class AddressError(ValueError):
-    """A text is no range, or a range cannot be made; the message is the rest of a sentence about it."""
+    """A text is not a range, or a range cannot be created. The message is the rest of a sentence about the range."""
 
 
 def network(cidr: str) -> IPv4Network:
-    """A range, such as `10.0.0.0/20`. Raises AddressError."""
+    """Return a range, such as `10.0.0.0/20`. Raises AddressError."""
     if "/" not in cidr:
         raise AddressError("must be a range of IPv4 addresses, such as 10.0.0.0/16")
     try:
@@ -37,7 +37,7 @@ def network(cidr: str) -> IPv4Network:
 
 
 def private_twin(public: IPv4Network) -> IPv4Network:
-    """The private range beside a public one: as large, the third octet 48 higher. Raises AddressError."""
+    """Return the private range of a public range: the same size, the third octet 48 higher. Raises AddressError."""
     start_address = int(public.network_address)
     third = (start_address >> 8) & 0xFF
     if third + TWIN_OFFSET > 0xFF:
@@ -54,7 +54,7 @@ def private_twin(public: IPv4Network) -> IPv4Network:
 
 
 def within(inner: IPv4Network, outer: IPv4Network) -> bool:
-    """Return whether all addresses of `inner` are of `outer`."""
+    """Return True if `outer` contains all addresses of `inner`."""
     return inner.subnet_of(outer)
 
 
@@ -68,8 +68,11 @@ def reserved(of: IPv4Network, usable: Sequence[str] = ()) -> str:
 
 
 def suggested(outer: IPv4Network, count: int, prefix: int) -> list[str]:
-    """`count` public ranges of /`prefix` in `outer` that collide neither with each other nor with the private twins of
-    any of them; empty when there is no room."""
+    """Return `count` public ranges of /`prefix` in `outer` that overlap neither each other nor any of their private
+    twins.
+
+    The list is empty if `outer` is too small.
+    """
     chosen: list[IPv4Network] = []
     used_ranges: list[IPv4Network] = []
     if not outer.prefixlen <= prefix <= 28:
@@ -88,7 +91,7 @@ def suggested(outer: IPv4Network, count: int, prefix: int) -> list[str]:
 
 
 def overlapping(cidrs: Sequence[str]) -> list[tuple[int, int]]:
-    """The pairs of indices whose ranges have addresses in common. Raises AddressError."""
+    """Return the pairs of indices of ranges that overlap. Raises AddressError."""
     networks = [network(cidr) for cidr in cidrs]
     return [
         (first_index, second_index)

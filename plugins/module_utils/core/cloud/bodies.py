@@ -1,6 +1,7 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Entries of plans, and the bodies of the requests that create them: what a manifest asks for, and leaves open."""
+"""Entries of plans, and the bodies of the requests that create their objects: fields of the manifest, and initial
+values."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ def resource(
     needs: Sequence[str] = (),
     initial: Mapping[str, Any] | None = None,
 ) -> Resource:
-    """Return an object as a plan lists it."""
+    """Return the entry of an object in a plan."""
     entry: Resource = {
         "key": key,
         "kind": kind,
@@ -35,7 +36,7 @@ def resource(
 
 
 def merged(body: Mapping[str, Any], initial: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a body with what an object is created with where the body leaves it open, in depth."""
+    """Return a body with initial values for the fields that it leaves open, in depth."""
     merged_body = deepcopy(dict(body))
     for key, value in initial.items():
         if isinstance(value, Mapping) and isinstance(merged_body.get(key), Mapping):

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Definition of a cloud: all that the rest of the core, and the inventory, have to know of it. See `registry`."""
+"""Definition of a cloud for the rest of the core and for the inventory. See `registry`."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _NONE: tuple[str, ...] = ()
 
 @dataclass(frozen=True)
 class Login:
-    """Login at a cluster by its name in the cloud: the key of a connection that has the name of the cloud.
+    """Credentials for a cluster by its name in the cloud: the key of a connection that has the name of the cloud.
 
-    `options`: the keys below that one, as an Ansible argument spec. `defaults` and `overrides`: variables of the
-    inventory, or keys of such variables (`variable.key`), and the option that each stands for. The former lose against
-    what is written in a connection, the latter win. `of`: the options by which a cluster is reached, of the spec of its
-    kind or of the block of its InferenceCluster, and of its name in the cloud.
+    `options`: the keys below that key, as an Ansible argument spec. `defaults` and `overrides`: variables of the
+    inventory, or keys of such variables (`variable.key`), each with its option. A connection overrides `defaults`, and
+    `overrides` override a connection. `of`: the function that returns the options for a cluster. It takes the spec of
+    the kind of the cloud, or the block of an InferenceCluster, and the name of the cluster in the cloud.
     """
 
     options: Mapping[str, Any]
@@ -37,15 +37,17 @@ class Login:
     overrides: Mapping[str, str] = field(default_factory=dict)
 
     def variables(self, cloud: str) -> tuple[str, ...]:
-        """Return the names of all variables of the inventory that the login at a cloud depends on."""
+        """Return the names of all inventory variables that the credentials for a cloud depend on."""
         names = [name.partition(".")[0] for name in (*self.defaults, *self.overrides)]
         return tuple(dict.fromkeys((f"{cloud}_cluster_accounts", *names)))
 
 
 @dataclass(frozen=True)
 class Identity:
-    """Identity of its own that each cluster has in the cloud. `type`: that of its Secret in a ServingStack. `suffix`:
-    of the name of that Secret."""
+    """Separate identity of each cluster in the cloud.
+
+    `type`: the type of its Secret in a ServingStack. `suffix`: the suffix of the name of that Secret.
+    """
 
     type: str
     suffix: str
@@ -54,8 +56,11 @@ class Identity:
 
 @dataclass(frozen=True)
 class Fabric:
-    """Fast network that only nodes of this cloud have. `type`: in manifests. `libraries`: what an image needs for it.
-    `pattern`: found in a command that installs them. `images`: which images have them."""
+    """Fast network of nodes that is specific to this cloud.
+
+    `type`: its name in manifests. `libraries`: the libraries that an image needs for it. `pattern`: matches a command
+    that installs them. `images`: the images that contain them.
+    """
 
     type: str
     device_class: str
@@ -66,8 +71,11 @@ class Fabric:
 
 @dataclass(frozen=True)
 class Need:
-    """Need of a node pool that an account may not meet. `field`: of the pool (wire form) that asks for it. `what`:
-    the need in messages. `hint`: what to do before the pool is created."""
+    """Requirement of a node pool that an account might not meet.
+
+    `field`: the field of the pool (wire form) that has the requirement. `what`: the requirement in messages. `hint`:
+    the step before the pool is created.
+    """
 
     field: str
     what: str
@@ -76,16 +84,16 @@ class Need:
 
 @dataclass(frozen=True)
 class Platform:
-    """Surroundings of a cluster in the cloud, whoever created it.
+    """Properties of all clusters in the cloud, also of clusters that the fleet did not create.
 
-    `version_mark`: in the versions of its API servers. `load_balancer_annotations`: what Services of type
-    LoadBalancer need so that no request that is silent is cut off. `provider_id`: what those of nodes begin with.
+    `version_mark`: a part of the versions of its API servers. `load_balancer_annotations`: annotations of Services of
+    type LoadBalancer that keep idle requests from being closed. `provider_id`: the prefix of the provider IDs of nodes.
     `load_balancers`: images of controllers for such Services. `one_node`, `many_nodes`: provisioners of volumes that
-    one node alone, or several, can mount for writing. `gateway_controllers`: what the controllers of GatewayClasses
-    begin with that come with a cluster. `node_label`, `gpu_label`: on all nodes, and on those with GPUs.
-    `no_device_plugin`: the label that keeps the cloud's device plugin off a node. `driver_root`: the folder of the
-    NVIDIA driver on nodes. `network_device_classes`: DeviceClasses of interfaces for RDMA. `metadata_hosts`,
-    `metadata_networks`: names and ranges of the metadata service; `services`: ranges that Services have.
+    only one node, or several nodes, can mount for writing. `gateway_controllers`: prefixes of the controllers of the
+    GatewayClasses that are part of a cluster. `node_label`, `gpu_label`: labels of all nodes, and of nodes with GPUs.
+    `no_device_plugin`: the label that excludes a node from the cloud's device plugin. `driver_root`: the directory of
+    the NVIDIA driver on nodes. `network_device_classes`: DeviceClasses of interfaces for RDMA. `metadata_hosts`,
+    `metadata_networks`: names and ranges of the metadata service. `services`: ranges of Services.
     """
 
     version_mark: str = ""
@@ -107,22 +115,24 @@ class Platform:
 
 @dataclass(frozen=True)
 class Cloud:
-    """A cloud in which the fleet creates clusters.
+    """A cloud for clusters that the fleet creates.
 
-    `name`: in connections, in blocks of manifests, in the variables of its role, which is `<name>_cluster`, and in
-    those of playbooks; it is `source` in small letters. `source`: of an InferenceCluster, and provider of an
-    InferenceClass. `kind`: of what an InferenceCluster becomes, `<source>Cluster`. `vendor`: in messages.
-    `cluster_name`: the name in the cloud, of the namespace and the name of a cluster. `settings`: has the fields that
-    the spec and the block of an InferenceCluster share. `node_pool`: a GPU pool, of that of an InferenceCluster, of the
-    block of its InferenceClass, and of the sizes of its disks and of the pool. `validation`: of its clusters. `needs`:
-    what a node pool (wire form) needs that not every account has, of its manifest alone; empty for pools that are
-    usual. `demands`: what the pools of a cluster (wire form) take of the quotas of an account in its region, with the
-    nodes of those that exist; raises InvalidResource. `quota_words`: words about these. `machine`: the kind of machine
-    that the block of an InferenceClass names. `architecture`: processor architecture, as in kubernetes.io/arch.
-    `old_driver`: reason why the GPU driver of a pool might be old, with a hint; empty for other pools.
-    `purchase_option`: purchase option of the nodes of a node pool, None for an option with separate prices.
-    `storage_class`: StorageClass of the RWX storage of a new cluster. `per_zone`: whether node counts apply to each
-    zone. `starts_first_node`: whether its autoscaler starts the first node of an empty pool for a pod that claims
+    `name`: its name in connections, in blocks of manifests, in the variables of playbooks, and in the variables of its
+    role, `<name>_cluster`. It is `source` in lowercase. `source`: the source of an InferenceCluster, and the provider
+    of an InferenceClass. `kind`: the kind that an InferenceCluster is converted to, `<source>Cluster`. `vendor`: its
+    name in messages. `cluster_name`: the name of a cluster in the cloud, from its namespace and name. `settings`: the
+    model with the fields that the spec and the block of an InferenceCluster share. `node_pool`: a GPU pool, from the
+    pool of an InferenceCluster, the block of its InferenceClass, and the sizes of its disks and of the pool.
+    `validation`: the validation of its clusters.
+
+    `needs`: requirements of a node pool (wire form) that not every account meets, from its manifest only; empty for
+    ordinary pools. `demands`: the demand of the pools of a cluster (wire form) on the quotas of an account in its
+    region, with the nodes of the existing pools; raises InvalidResource. `quota_words`: words about these quotas.
+    `machine`: the machine type in the block of an InferenceClass. `architecture`: processor architecture, as in
+    kubernetes.io/arch. `old_driver`: reason why the GPU driver of a pool might be old, with a hint; empty for other
+    pools. `purchase_option`: purchase option of the nodes of a node pool, None for an option with separate prices.
+    `storage_class`: StorageClass of the RWX storage of a new cluster. `per_zone`: True if node counts apply to each
+    zone. `starts_first_node`: True if its autoscaler starts the first node of an empty pool for a pod that claims
     devices.
     """
 
@@ -150,8 +160,10 @@ class Cloud:
     starts_first_node: bool = True
 
     def cluster_fields(self, block: Any) -> dict[str, Any]:
-        """Return the fields of the spec but for node pools, of the block of an InferenceCluster: those that every cloud
-        has, and the settings that differ from their defaults."""
+        """Return the fields of the spec without node pools, from the block of an InferenceCluster.
+
+        The fields are the common fields of all clouds, and the settings that differ from their defaults.
+        """
         values = api.wire(block)
         common = ("region", "project", "kubernetesVersion", "credentials")
         common_values = {name: values[name] for name in common if values.get(name)}
@@ -163,8 +175,11 @@ class Cloud:
 def node_pool(
     pool: Any, machine: Mapping[str, Any], sizes: Mapping[str, int], gpu: Mapping[str, Any], settings: Any
 ) -> dict[str, Any]:
-    """Return a GPU pool of that of an InferenceCluster. `machine`: its fields for the machines of the cloud. `sizes`:
-    those of its disks and of the pool. `settings`: the block that the pool has for the cloud."""
+    """Return a GPU pool from the pool of an InferenceCluster.
+
+    `machine`: its fields for the machines of the cloud. `sizes`: the sizes of its disks and of the pool. `settings`:
+    the block of the pool for the cloud.
+    """
     return {
         "name": pool.name,
         "role": GPU,

@@ -1,10 +1,10 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Clusters of a fleet that are to be created in a cloud, and as what: from the resources of the fleet.
+"""Cloud clusters of a fleet, from the resources of the fleet.
 
-A cluster is created for an InferenceCluster whose source is a cloud, or of one of the kind of a cloud that a user
-wrote. One that was written has a network of its own choice, and serves the fleet as an InferenceCluster with source
-Existing and the Secret of its kubeconfig. Both may have the same name: they are one cluster then.
+A cluster is created for an InferenceCluster with a cloud as its source, or for a user-written resource of the kind of a
+cloud. A user-written cluster has its own network settings, and serves the fleet as an InferenceCluster with source
+Existing and the Secret of its kubeconfig. If both have the same name, they are one cluster.
 """
 
 from __future__ import annotations
@@ -34,14 +34,19 @@ _METADATA = ("name", "namespace", "labels")
 def clusters(
     live: Iterable[Object], written: Iterable[Object], locate: Callable[[Problem], Problem] = lambda problem: problem
 ) -> dict[str, dict[str, Any]]:
-    """Each cluster by its name: `source` (that of the InferenceCluster, else the kind of its cloud), `provider` (the
-    name of the cloud, empty when it is not created in one), `object` (of the kind of its cloud in wire form, empty when
-    there is none), `cloud_name` (in its cloud), `project` (in a cloud that has such, when it is written), `replicas`
-    (how many are scheduled there) and `problems`, a line each.
+    """Return each cluster by its name. The keys of an entry are:
 
-    `live` are resources of the control cluster in wire form, `written` those of manifests, which count where both have
-    one, and `locate` gives a problem its place in them. What an InferenceCluster became earlier counts only when that
-    no longer exists: such a cluster is not created again, and can be removed.
+    - `source`: the source of the InferenceCluster, or the source of its cloud
+    - `provider`: the name of the cloud, empty if the cluster is not created in a cloud
+    - `object`: the object of the kind of its cloud in wire form, empty without such an object
+    - `cloud_name`: the name in its cloud
+    - `project`: the project in a cloud with projects, if it is set
+    - `replicas`: the number of scheduled replicas
+    - `problems`: a line for each problem
+
+    `live` are resources of the control cluster in wire form. `written` are resources of manifests, and override live
+    resources. `locate` adds the position in a manifest to a problem. The composed cluster of an InferenceCluster only
+    counts if the InferenceCluster no longer exists: such a cluster is not created again, and can be removed.
     """
     clusters_by_name = _clusters((*live, *written))
     for entry in clusters_by_name.values():
@@ -67,7 +72,7 @@ def problems(resources: Iterable[Object]) -> list[Problem]:
 
 
 def _clusters(resources: Iterable[Object]) -> dict[str, dict[str, Any]]:
-    """Each cluster as `clusters` returns it, but for its problems, which have no place in a file yet."""
+    """Return each cluster as in `clusters`, but with problems that have no position in a file yet."""
     resources_by_kind = _by_kind(resources)
     sources = resources_by_kind.get("InferenceCluster", {})
     classes = {name: value for (__, name), value in resources_by_kind.get("InferenceClass", {}).items()}
@@ -101,7 +106,7 @@ def _clusters(resources: Iterable[Object]) -> dict[str, dict[str, Any]]:
 
 
 def networks(found: Mapping[str, Mapping[str, Any]]) -> dict[str, list[dict[str, str]]]:
-    """Return the ranges of addresses of clusters, as `clusters` returns these, by cloud: name, region and cidr."""
+    """Return the address ranges of the result of `clusters`, by cloud: name, region and cidr."""
     ranges: dict[str, list[dict[str, str]]] = {cloud.name: [] for cloud in registry.CLOUDS}
     for name, entry in found.items():
         cloud = registry.BY_NAME.get(entry["provider"])
@@ -114,7 +119,7 @@ def networks(found: Mapping[str, Mapping[str, Any]]) -> dict[str, list[dict[str,
 
 
 def _by_kind(resources: Iterable[Object]) -> dict[str, dict[tuple[str, str], Object]]:
-    """Resources by kind, and by namespace and name; later ones win."""
+    """Return resources by kind, and by namespace and name; later resources override earlier ones."""
     resources_by_kind: dict[str, dict[tuple[str, str], Object]] = {}
     for value in resources:
         kind = text(value, "kind")
@@ -127,8 +132,10 @@ def _by_kind(resources: Iterable[Object]) -> dict[str, dict[tuple[str, str], Obj
 
 
 def _direct(known: Mapping[str, Mapping[tuple[str, str], Object]], sources: set[str]) -> dict[str, list[Object]]:
-    """Return clusters of the kinds of clouds by name, those of the fleet's own namespace first, without those that
-    became of an InferenceCluster which is there."""
+    """Return clusters of the kinds of clouds by name, clusters in the namespace of the fleet first.
+
+    Composed clusters of existing InferenceClusters are omitted.
+    """
     objects_by_name: dict[str, list[Object]] = {}
     for kind in registry.KINDS:
         for (__, name), value in sorted(known.get(kind, {}).items()):
@@ -160,7 +167,10 @@ def _of_inference_cluster(cluster: Object, classes: Mapping[str, Object], beside
 
 
 def _joined(cluster: Object, source: str, ref: Ref, beside: Sequence[Object]) -> dict[str, Any]:
-    """An InferenceCluster that is not made in a cloud, unless by what is written beside it under its name."""
+    """Return the entry of an InferenceCluster without a cloud as its source.
+
+    A cluster of the kind of a cloud with the same name provides its object.
+    """
     if not beside:
         return {"source": source, "provider": "", "object": {}, "problems": []}
     entry = {**_of_objects(beside), "source": source}
@@ -213,7 +223,7 @@ def _composed(cluster: Object, kind: str, classes: Mapping[str, Object], ref: Re
     """Return the composed cloud cluster of an InferenceCluster, or the problems of its pools."""
     plain = {key: value for key, value in cluster.items() if key != "status"}
     try:
-        # What is on a control cluster may be older than its rules.
+        # A resource on a control cluster may be older than its validation rules.
         resource = cast(api.InferenceCluster, api.parse(plain))
     except api.InvalidResource as error:
         return {}, list(error.problems)
@@ -245,7 +255,7 @@ def _of_pools(cluster: api.InferenceCluster, classes: Mapping[str, api.Inference
             cluster_objects(cluster.model_copy(update={"spec": spec}), classes)
         except InvalidPool as error:
             path = f"spec.nodePools[{index}]"
-            # The pool of controllers comes first in what is composed.
+            # The pool of controllers is the first pool of a composed cluster.
             pool_problems = [problem for problem in error.problems if problem.path.startswith("spec.nodePools[1].")]
             for problem in pool_problems:
                 field = problem.path.removeprefix("spec.nodePools[1].")
@@ -257,7 +267,7 @@ def _of_pools(cluster: api.InferenceCluster, classes: Mapping[str, api.Inference
 
 
 def _cleaned(value: Object) -> Object:
-    """Return the object without fields that the user did not write."""
+    """Return the object with only the fields that a user can write."""
     metadata = {key: deepcopy(value["metadata"][key]) for key in _METADATA if value["metadata"].get(key)}
     return {
         "apiVersion": value["apiVersion"],

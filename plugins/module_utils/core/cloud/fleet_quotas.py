@@ -1,9 +1,9 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Node pools that accounts in clouds have no room for: their quotas and reservations, all clusters of a fleet together,
-and zones that do not offer their machines.
+"""Node pools that exceed the quotas and reservations of cloud accounts, for all clusters of a fleet together.
 
-Accounts are as they were observed. A cluster whose account was not observed, or may be one of several, is left out.
+Zones that do not offer the machines of a pool are reported, too. Accounts are as they were observed. A cluster is
+omitted if its account was not observed, or is ambiguous.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from .reading import is_composed
 _Key = tuple[str, str, str]
 
 FRESH_DAYS = 7
-"""For how long what was observed is believed enough to refuse a plan. Later it is a warning."""
+"""Maximum age of an observation, in days, for an error. A problem of an older observation is a warning."""
 _AGAIN = "Then run modelplane.fleet.check, which observes the account again"
 
 
 @dataclass(frozen=True)
 class _Member:
-    """A cluster in its account: its name in the fleet, the resource that the user wrote, and its pools."""
+    """A cluster in its account: its name in the fleet, the user's resource, and its pools."""
 
     name: str
     ref: Ref
@@ -47,9 +47,9 @@ def problems(
 ) -> list[Problem]:
     """Return the pools that exceed the quotas and reservations of accounts, for the clusters that start last.
 
-    `resources`: those of the fleet that are valid (wire form). `seen`: the nodes of each pool of the clusters that
-    answered. A pool of a cluster that does not exist yet is an error where its cloud is certain to refuse it; all
-    else is a warning, so that what runs can still be planned.
+    `resources`: the valid resources of the fleet (wire form). `seen`: the nodes of each pool of the observed clusters.
+    A pool of a cluster that does not exist yet is an error if its cloud is certain to reject it. All other problems are
+    warnings, so existing clusters can still be planned.
     """
     if not accounts:
         return []
@@ -86,14 +86,15 @@ def _members(
 
 
 def _there(demand: QuotaDemand, nodes: Mapping[str, int]) -> QuotaDemand:
-    """Return the demand of a pool of a cluster that answered, and was created after its account was observed."""
+    """Return the demand of a pool of an observed cluster that was created after the observation of its account."""
     return replace(demand, is_there=True, nodes=nodes.get(demand.pool, 0))
 
 
 def _account_of(
     entry: Mapping[str, Any], accounts: Iterable[Account], pools: Mapping[_Key, Mapping[str, Any]]
 ) -> Account | None:
-    """Return the account of a cluster in its region: the one that was observed to hold it, else the only one."""
+    """Return the account of a cluster in its region: the account that was observed with the cluster, or the only
+    account."""
     region, project = text(entry["object"], "spec", "region"), entry["project"]
     regional_accounts = [
         account for account in accounts if account.provider == entry["provider"] and account.region == region
@@ -111,7 +112,8 @@ def _is_in(member: _Member, account: Account) -> bool:
 
 
 def _start_order(member: _Member) -> tuple[bool, str]:
-    """Clusters that exist come first: what is new has to fit beside them."""
+    """Return the sort key of a cluster. Existing clusters are first, because new clusters only get the remaining
+    quota."""
     return (not member.exists, member.name)
 
 
@@ -122,7 +124,7 @@ def _ref(value: Object, name: str) -> Ref:
 
 
 def _not_offered(member: _Member, today: str) -> Iterator[Problem]:
-    """Yield the new pools of a cluster whose machines their zones do not offer."""
+    """Yield the new pools of a cluster with machines that are not offered in the zones of the pool."""
     account = member.account
     zone_names = {zone.name for zone in account.zones}
     for demand in member.demands:
@@ -144,7 +146,7 @@ def _not_offered(member: _Member, today: str) -> Iterator[Problem]:
 
 
 def _reported(cloud: Cloud, short: Shortage, members: Mapping[str, _Member], today: str) -> Iterator[Problem]:
-    """Return a problem for each cluster with pools that do not fit; of growth, one."""
+    """Yield a problem for each cluster with pools that exceed a limit; for growth, yield only one problem."""
     refuses = short.starts and short.limit.is_certain
     first_demands: dict[str, QuotaDemand] = {}
     for demand in short.excess if short.starts else short.pools[-1:]:
@@ -160,6 +162,6 @@ def _reported(cloud: Cloud, short: Shortage, members: Mapping[str, _Member], tod
 
 
 def _severity(member: _Member, observed: str, today: str) -> Severity:
-    """Return how bad it is that something of a cluster cannot start. What exists can be planned whatever it lacks."""
+    """Return the severity of a problem of a cluster. An existing cluster can be planned with any problem."""
     age = date.fromisoformat(today) - date.fromisoformat(observed)
     return "warning" if member.exists or age.days > FRESH_DAYS else "error"

@@ -8,5 +8,5 @@ from ..names import child_name
 
 
 def kubeconfig_secret(name: str) -> str:
-    """The name of the Secret with the kubeconfig, in the namespace of the cluster's object."""
+    """Return the name of the Secret with the kubeconfig, in the namespace of the cluster's object."""
     return child_name(name, "kubeconfig")

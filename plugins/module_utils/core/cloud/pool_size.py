@@ -1,9 +1,10 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Size of a node pool in its cloud, and the size that it is to have for the replicas that are placed on it.
+"""Size of a node pool in its cloud, and its desired size for the replicas that are placed on it.
 
-The autoscalers of some clouds (Cloud.starts_first_node) learn from the nodes of a pool what devices they have: while
-it is empty, they start none for a pod that claims devices. There the fleet starts the nodes that its replicas need.
+The autoscalers of some clouds (Cloud.starts_first_node) only know the devices of a pool from its nodes. While the pool
+is empty, they start no node for a pod that claims devices. In these clouds, the fleet starts the nodes that its
+replicas need.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class PoolSize:
-    """Size of a node pool as its cloud has it.
+    """Size of a node pool in its cloud.
 
     desired: current target number of nodes, from min_nodes to max_nodes.
     owned: this fleet created the pool.
-    trouble: the reason that the cloud gives for nodes that do not start, with a fix. Empty if there is none.
+    trouble: the reason that the cloud reports for nodes that do not start, with a fix. Empty without such a reason.
     """
 
     desired: int
@@ -30,9 +31,9 @@ class PoolSize:
 
 @dataclass(frozen=True)
 class NodesNeeded:
-    """Nodes that the replicas need of a node pool whose autoscaler does not start a first node.
+    """Nodes that replicas need in a node pool with an autoscaler that does not start a first node.
 
-    `cloud`: its name in the registry. `login_options`: options of the login that reaches its cluster in the cloud.
+    `cloud`: its name in the registry. `login_options`: options of the credentials for its cluster in the cloud.
     `nodes`: number of nodes that the placed replicas need, plus the nodes that accept no pods. 0 without a placed
     replica. `waiting`: at least one replica does not serve.
     """
@@ -45,10 +46,10 @@ class NodesNeeded:
     waiting: bool = False
 
     def desired(self, size: PoolSize) -> int:
-        """Return the size that the pool is to have.
+        """Return the desired size of the pool.
 
-        It grows for replicas that wait, and shrinks when nothing is placed there, to its minimum. Else its size is the
-        autoscaler's, which packs pods in its own way: a size that is raised again and again would fight with it.
+        The pool grows for waiting replicas, and shrinks to its minimum if no replica is placed there. In all other
+        cases the autoscaler sets its size. It packs pods differently, and would conflict with repeated increases.
         """
         if not self.nodes:
             return min(size.min_nodes, size.desired)

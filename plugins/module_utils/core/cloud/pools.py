@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Node pools in whichever cloud they are: what their nodes carry, and the pool that is added for controllers."""
+"""Node pools of all clouds: the labels and taints of their nodes, and the additional pool for controllers."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from ..names import POOL_LABEL
 
 GPU_LABEL = "modelplane.ai/gpu"
 GPU_TAINT = ("nvidia.com/gpu", "true")
-"""Key and value. It keeps off what does not claim a GPU; Kubernetes' effect is NoSchedule."""
+"""Key and value. The taint excludes pods that do not claim a GPU; its effect in Kubernetes is NoSchedule."""
 GPU = "GPU"
 SYSTEM = "System"
 _REPLICAS_OF_A_NODE = 12
-"""ModelReplicas that one node of the system pool has room for, beside controllers and gateway: each has pickers
-(two, of 100m and 256Mi), and a node has 4 CPUs and 16 GiB."""
+"""ModelReplicas that fit on one node of the system pool, in addition to controllers and gateway: each has two endpoint
+pickers with 100m and 256Mi, and a node has 4 CPUs and 16 GiB."""
 _LEAST_SYSTEM_NODES, _MOST_SYSTEM_NODES = 2, 256
 
 
 def labels(pool: Mapping[str, Any]) -> dict[str, str]:
-    """The labels of the nodes of a pool (wire form)."""
+    """Return the labels of the nodes of a pool (wire form)."""
     node_labels = {POOL_LABEL: str(pool["name"])}
     if pool["role"] == GPU:
         node_labels[GPU_LABEL] = str(pool["gpu"]["acceleratorType"])
@@ -32,7 +32,7 @@ def labels(pool: Mapping[str, Any]) -> dict[str, str]:
 
 
 def emptiable(cluster: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the names of the GPU pools of a cluster (wire form, with defaults) that may have no nodes, or some."""
+    """Return the names of the GPU pools of a cluster (wire form, with defaults) that can scale from zero nodes."""
     return tuple(
         str(pool["name"])
         for pool in cluster["spec"]["nodePools"]
@@ -41,9 +41,10 @@ def emptiable(cluster: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def system_nodes(gpus: int) -> int:
-    """Return to how many nodes a system pool may grow beside so many GPUs, each of which may be a ModelReplica.
+    """Return the maximum size of a system pool for a number of GPUs. Each GPU might be a ModelReplica.
 
-    Doubled, so that an edit of a pool seldom changes it. The autoscaler adds a node only for pods that have no room.
+    The size is doubled in steps, so a change of a pool rarely changes it. The autoscaler adds a node only for
+    unschedulable pods.
     """
     node_count = _LEAST_SYSTEM_NODES
     while node_count < min(gpus / _REPLICAS_OF_A_NODE, _MOST_SYSTEM_NODES):
@@ -52,10 +53,10 @@ def system_nodes(gpus: int) -> int:
 
 
 def with_system_pool(kind: str, node_pools: Sequence[Mapping[str, Any]], gpus: int = 0) -> list[dict[str, Any]]:
-    """Return the node pools (wire form) of a cloud cluster with a system pool before them, unless there is one.
+    """Return the node pools (wire form) of a cloud cluster with a system pool before them, unless one exists.
 
-    `gpus` are those of all pools at their largest, for which the fleet may place replicas. Some clouds count for each
-    zone.
+    `gpus` is the number of GPUs of all pools at their maximum size, because the fleet may place replicas on them. Some
+    clouds count for each zone.
     """
     pools = [deepcopy(dict(pool)) for pool in node_pools]
     if any(pool.get("role") == "System" for pool in pools):

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Report on a planned cluster before anything is created, in whichever cloud."""
+"""Report on a planned cluster before anything is created, for all clouds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .quotas import QuotaDemand, QuotaWords, limits, message, remediation, short
 
 @dataclass(frozen=True)
 class Verdict:
-    """Lines for people: what has to be put right first, and what one should know."""
+    """Lines of a report: problems that must be fixed first, and warnings."""
 
     problems: tuple[str, ...]
     warnings: tuple[str, ...]
@@ -23,14 +23,14 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Line:
-    """A line for people, of a problem or a warning."""
+    """A line of a report: a problem or a warning."""
 
     text: str
     problem: bool = True
 
 
 def verdict(lines: Iterable[Line]) -> Verdict:
-    """Lines as they came, each once."""
+    """Return the lines in order, without duplicates."""
     all_lines = list(lines)
     return Verdict(
         tuple(dict.fromkeys(line.text for line in all_lines if line.problem)),
@@ -47,8 +47,11 @@ def of_limits(account: Account, demands: Sequence[QuotaDemand], words: QuotaWord
 
 
 def meeting(name: str, ranges: Iterable[str], others: Iterable[Mapping[str, Any]]) -> list[str]:
-    """The other clusters that have addresses of these ranges, as `name (ranges, region)`, sorted. `name` is that of the
-    cluster itself, `others` are entries with name, region and cidr: one for each range of a cluster."""
+    """Return the other clusters with addresses in these ranges, as `name (ranges, region)`, sorted.
+
+    `name` is the name of the cluster itself. `others` are entries with name, region and cidr, one for each range of a
+    cluster.
+    """
     own_ranges = [ipaddress.ip_network(network, strict=False) for network in ranges]
     meeting_ranges: dict[tuple[str, str], list[str]] = {}
     for other_range in others:

@@ -1,9 +1,9 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Sums of what the node pools of clusters take of a quota or a reservation together, and what that means.
+"""Total demand of the node pools of clusters on a quota or a reservation, and the resulting problems.
 
-The preflight of one cluster and the plan of a fleet call the same functions. What exists is not counted twice: where
-the cloud says how much is in use, that is among it, else the nodes of the pools that exist are.
+The preflight of one cluster and the plan of a fleet call the same functions. Existing pools are not counted twice: they
+are part of the usage that the cloud reports, and without reported usage their nodes are counted.
 """
 
 from __future__ import annotations
@@ -44,8 +44,11 @@ class QuotaDemand:
 
 @dataclass(frozen=True)
 class QuotaWords:
-    """Words of a cloud about its quotas. `holder`: whose they are. `ask`: how to get more. `lower`: fields of a pool by
-    which it takes less. `is_certain`: whether the cloud is sure to refuse what is over a quota."""
+    """Words of a cloud about its quotas.
+
+    `holder`: the owner of the quotas. `ask`: how to increase a quota. `lower`: fields of a pool that lower its demand.
+    `is_certain`: True if the cloud is certain to reject demand beyond a quota.
+    """
 
     holder: str
     ask: str
@@ -55,9 +58,12 @@ class QuotaWords:
 
 @dataclass(frozen=True)
 class Limit:
-    """A number that pools share: of a quota, or of the machines of a reservation. `bound`: words that end with it.
-    `used`: how much is in use, None where the cloud does not say it. `observed`: when. `ask`: how to get more.
-    `beyond`: what is to be known of pools that grow beyond it. `is_certain`: whether nothing more starts."""
+    """A number that pools share: a quota, or the machines of a reservation.
+
+    `bound`: the words before the number in messages. `used`: the amount in use, None if the cloud does not report it.
+    `observed`: the date of the observation. `ask`: how to increase the limit. `beyond`: a remark about pools that grow
+    beyond it. `is_certain`: True if nothing starts beyond the limit.
+    """
 
     code: str
     bound: str
@@ -70,7 +76,7 @@ class Limit:
     is_certain: bool
 
     def amount(self, number: int) -> str:
-        """Return a number of what is counted."""
+        """Return a number with the unit of the limit."""
         unit = self.unit.removesuffix("s") if number == 1 else self.unit
         return f"{number} {unit}".rstrip()
 
@@ -149,7 +155,7 @@ def _start(demand: QuotaDemand, limit: Limit) -> int:
 
 
 def _taken(limit: Limit, counted: Iterable[QuotaDemand]) -> int:
-    """Return how much of a limit is in use, as far as that is known."""
+    """Return the known amount of a limit that is in use."""
     if limit.used is not None:
         return limit.used
     return sum(demand.takes[limit.code] * (demand.nodes or 0) for demand in counted if demand.is_there)
@@ -181,7 +187,7 @@ def remediation(short: Shortage, words: QuotaWords) -> str:
 
 
 def _pools(short: Shortage) -> str:
-    """Return the names of pools, with those of their clusters and what each takes where there are several of these."""
+    """Return the names of pools. For several clusters, each name has its cluster and the amount that the pool needs."""
     if len({demand.cluster for demand in short.pools}) < 2:
         return ", ".join(demand.pool for demand in short.pools)
     pool_texts = (f"{demand.cluster}/{demand.pool} ({short.amount(demand)})" for demand in short.pools)

@@ -1,8 +1,8 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Registry of the clouds in which the fleet creates clusters: one line each.
+"""Registry of the clouds for new clusters of the fleet: one line each.
 
-In the core, only the kinds of `core/api` name them as well.
+In the core, only the kinds of `core/api` also name the clouds.
 """
 
 from __future__ import annotations
@@ -31,14 +31,17 @@ CLUSTER_KINDS = ("InferenceCluster", *KINDS)
 
 @functools.cache
 def unsupported_sources() -> Mapping[str, str]:
-    """Return the sources of an InferenceCluster of which no cluster is created yet, and the kinds that the reference
-    implementation has for them."""
+    """Return the sources of an InferenceCluster without support for new clusters, with their kinds in the reference
+    implementation."""
     sources = get_args(ClusterSource.model_fields["source"].annotation)
     return {source: f"{source}Cluster" for source in sources if source not in (*BY_SOURCE, "Existing")}
 
 
 def block_of(source: Any) -> Any:
-    """Return the block of an InferenceCluster's source (`spec.cluster`) that says how the cluster is created; None
-    where the fleet does not create it."""
+    """Return the block of an InferenceCluster's source (`spec.cluster`) with the settings for the creation of the
+    cluster.
+
+    The block is None if the fleet does not create the cluster.
+    """
     cloud = BY_SOURCE.get(source.source)
     return getattr(source, cloud.name) if cloud else None

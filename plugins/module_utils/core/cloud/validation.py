@@ -23,12 +23,12 @@ from .reading import Cluster
 ClusterT = TypeVar("ClusterT", bound=Cluster)
 
 OF_CLASS = ("gpu.acceleratorType", "gpu.acceleratorCount", "instanceType", "machineType", "diskSizeGb")
-"""Fields of a pool that come from the class of that of an InferenceCluster."""
+"""Fields of a pool that come from the class of a pool of an InferenceCluster."""
 _LABEL_VALUE = re.compile(VALUE.removesuffix("$"))
 
 
 class InvalidClusterError(ValueError):
-    """A cluster cannot be built; `problems` says all that is wrong with it."""
+    """A cluster cannot be built; `problems` has all its problems."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         super().__init__("\n".join(map(str, problems)))
@@ -36,7 +36,7 @@ class InvalidClusterError(ValueError):
 
 
 class Neighbours(Generic[ClusterT]):
-    """Clusters of one cloud, found by what they would call their own there, as a fleet has many of them."""
+    """Clusters of one cloud, indexed by the names that they claim, because a fleet might have many clusters."""
 
     def __init__(self, clusters: Iterable[ClusterT], claims: Callable[[ClusterT], Iterable[Hashable]]) -> None:
         self._claims = claims
@@ -57,8 +57,8 @@ class Neighbours(Generic[ClusterT]):
 class Validation(Generic[ClusterT]):
     """Validation of the clusters of one cloud beyond their schema.
 
-    `read`: a cluster of its wire form; raises InvalidResource. `claims`: names of a cluster that no other one may have.
-    `rules`: the problems in a cluster, by itself and beside those that share a claim with it.
+    `read`: a cluster from its wire form; raises InvalidResource. `claims`: names of a cluster that must be unique.
+    `rules`: the problems of a cluster by itself, and its conflicts with the clusters that share a claim with it.
     """
 
     read: Callable[[Object], ClusterT]
@@ -66,11 +66,12 @@ class Validation(Generic[ClusterT]):
     rules: Callable[[ClusterT, Sequence[ClusterT]], Iterable[Problem]]
 
     def neighbours(self, clusters: Iterable[Object]) -> Neighbours[ClusterT]:
-        """Return clusters (wire form) beside which another one may be created, but for those that cannot be read."""
+        """Return the clusters (wire form) that a new cluster is compared with, without unreadable clusters."""
         return Neighbours(self._readable(clusters), self.claims)
 
     def problems(self, cluster: Object, others: Neighbours[ClusterT] | None = None) -> list[Problem]:
-        """Return the problems in a cluster (wire form), by itself and beside `others`, where the user wrote them."""
+        """Return the problems of a cluster (wire form), by itself and with `others`, at their positions in the
+        manifest."""
         try:
             read = self.read(cluster)
         except InvalidResource as error:
@@ -89,13 +90,14 @@ class Validation(Generic[ClusterT]):
 
 
 def require(problems: Sequence[Problem]) -> None:
-    """Raise InvalidClusterError when there are problems."""
+    """Raise InvalidClusterError if there are problems."""
     if problems:
         raise InvalidClusterError(problems)
 
 
 def where_written(problem: Problem, cluster: Cluster) -> Problem:
-    """A problem at its place in the manifest: that of the InferenceCluster when the cluster is composed of one."""
+    """Return a problem with its path in the manifest. For a composed cluster, it is the path in the
+    InferenceCluster."""
     if problem.ref:
         return problem
     if not cluster.composed:
@@ -111,8 +113,11 @@ def where_written(problem: Problem, cluster: Cluster) -> Problem:
 def of_range(
     cidr: str, path: str, largest: int, smallest: int, whose: str, usable: Sequence[str] = ()
 ) -> tuple[IPv4Network | None, list[Problem]]:
-    """A range of addresses, None where it is none that can be had, and what is wrong with it. `largest` and `smallest`
-    are prefixes that the cloud allows, `whose`, and `usable` ranges that are reserved elsewhere and not there."""
+    """Return an address range with its problems. The range is None if it is invalid.
+
+    `largest` and `smallest` are prefixes that the cloud `whose` allows. `usable` are ranges that are generally reserved
+    but supported by the cloud.
+    """
     try:
         address_range = addresses.network(cidr)
     except addresses.AddressError as error:
@@ -155,29 +160,33 @@ def of_pools(cluster: Cluster, more: Callable[[Object, str], Iterator[Problem]])
 
 
 def of_version(cluster: Cluster, form: re.Pattern[str], meaning: str, example: str) -> Iterator[Problem]:
-    """Return the problems of the Kubernetes version. `form`: the versions that the cloud takes, with their
-    `meaning` and an `example` for messages."""
+    """Return the problems of the Kubernetes version.
+
+    `form`: the versions that the cloud supports, with their `meaning` and an `example` for messages.
+    """
     if not form.fullmatch(cluster.version):
         hint = f'Write it such as "{example}"'
         yield Problem(f"must be {meaning}", "spec.kubernetesVersion", short_value(cluster.version), hint)
 
 
 def of_key(cluster: Cluster, key: str, region: str, path: str, hint: str) -> Iterator[Problem]:
-    """Return the problems of the key that encrypts Secrets. `region`: where the key is, as its name says."""
+    """Return the problems of the key that encrypts Secrets. `region`: the region of the key, from its name."""
     if region != cluster.region:
         yield Problem(f"is no key in {cluster.region}, where the cluster is", path, short_value(key), hint)
 
 
 def of_pool_zones(cluster: Cluster, pool: Object, path: str, region: re.Pattern[str], form: str) -> Iterator[Problem]:
-    """Return the problems of the zones of a pool. `region`: the pattern of names of regions. `form`: makes the name
-    of a zone of that of its region and its letter."""
+    """Return the problems of the zones of a pool.
+
+    `region`: the pattern of region names. `form`: the format of a zone name, from its region and its letter.
+    """
     zones = list(pool.get("zones") or ())
     for index, zone in enumerate(zones):
         zone_path = f"{path}.zones[{index}]"
         if zone in zones[:index]:
             yield Problem("is named twice", zone_path, short_value(zone), "Remove one")
         elif not region.fullmatch(cluster.region):
-            continue  # A zone is as good as its region.
+            continue  # The region has its own problem.
         elif re.fullmatch("[a-z]", zone):
             yield Problem(
                 "is only a letter", zone_path, short_value(zone), f"Write {form.format(cluster.region, zone)}"

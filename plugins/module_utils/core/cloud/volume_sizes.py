@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Minimum sizes of volumes of clouds. A smaller claim gets a volume of the minimum size, and costs as much.
+"""Minimum sizes of volumes of clouds. A smaller claim gets a volume of the minimum size, at the same cost.
 
 Sources: "Service tiers" of Filestore; `StorageCapacity` in the Amazon FSx API reference (CreateFileSystem), for FSx for
 Lustre and FSx for OpenZFS; `minimumPremiumShareSize` and `minimumPremiumV2ShareSize` of the Azure Files CSI driver

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Objects as AWS describes them in the form that the table of kinds compares: one function for each kind that needs it.
+"""Objects of AWS, converted to the form that the table of kinds compares: one function for each kind with a conversion.
 
 Tags are a mapping in all of them.
 """
@@ -23,14 +23,17 @@ def tagged(found: Described) -> dict[str, Any]:
 
 
 def internet_gateway(found: Described) -> dict[str, Any]:
-    """Return an internet gateway with the VPC that it is attached to, as `VpcId`."""
+    """Return an internet gateway with its attached VPC as `VpcId`."""
     vpcs = [str(attachment.get("VpcId", "")) for attachment in found.get("Attachments") or ()]
     return {**tagged(found), "VpcId": "".join(vpcs[:1])}
 
 
 def route_table(found: Described) -> dict[str, Any]:
-    """Return a route table: `Routes` are targets by range, but for those that lead nowhere (`Blackholes`), `SubnetIds`
-    the subnets that use it."""
+    """Return a route table.
+
+    `Routes`: targets by range, without blackhole routes. `Blackholes`: the ranges of blackhole routes. `SubnetIds`: the
+    associated subnets.
+    """
     routes = {
         entry["DestinationCidrBlock"]: entry for entry in found.get("Routes") or () if entry.get("DestinationCidrBlock")
     }
@@ -56,19 +59,19 @@ def security_group(found: Described) -> dict[str, Any]:
 
 
 def role(found: Described, attached: Iterable[Described]) -> dict[str, Any]:
-    """Return a role with the managed policies that are attached to it (`PolicyArns`)."""
+    """Return a role with its attached managed policies (`PolicyArns`)."""
     return {**tagged(found), "PolicyArns": sorted(managed_policy["PolicyArn"] for managed_policy in attached)}
 
 
 def policy(found: Described, versions: Sequence[Described], document: Any) -> dict[str, Any]:
-    """Return a policy with the document of its default version, and the ids of its other versions, oldest first."""
+    """Return a policy with the document of its default version, and the IDs of its other versions, oldest first."""
     other_versions = sorted(
         (version for version in versions if not version["IsDefaultVersion"]),
         key=lambda version: _number(version["VersionId"]),
     )
     return {
         **tagged(found),
-        # Calls name a policy by its ARN.
+        # Calls identify a policy by its ARN.
         "PolicyArn": found["Arn"],
         "Document": compare.policy_document(document),
         "OtherVersions": [version["VersionId"] for version in other_versions],
@@ -80,7 +83,7 @@ def _number(version: str) -> int:
 
 
 def launch_template(found: Described, latest: Described) -> dict[str, Any]:
-    """Return a launch template with its latest version. EKS names versions by numbers, so that the number counts."""
+    """Return a launch template with its latest version. EKS refers to versions by number, so the number is compared."""
     version = {
         "data": latest["LaunchTemplateData"],
         "description": latest.get("VersionDescription", ""),
@@ -90,7 +93,7 @@ def launch_template(found: Described, latest: Described) -> dict[str, Any]:
 
 
 def cluster(found: Described) -> dict[str, Any]:
-    """Return a cluster with the control plane logs that are on (`logs`), and the key that encrypts Secrets."""
+    """Return a cluster with its enabled control plane logs (`logs`), and the key that encrypts Secrets."""
     logs = [
         kind
         for setting in (found.get("logging") or {}).get("clusterLogging") or ()
@@ -102,8 +105,11 @@ def cluster(found: Described) -> dict[str, Any]:
 
 
 def node_group(found: Described) -> dict[str, Any]:
-    """Return a node group. `hasLaunchTemplate`: whether it has one. `machineInTemplate`: whether that says the machine,
-    and not the group. EKS changes neither."""
+    """Return a node group.
+
+    `hasLaunchTemplate`: True if it has a launch template. `machineInTemplate`: True if the launch template defines the
+    instance type instead of the group. EKS changes neither.
+    """
     has_template = bool(found.get("launchTemplate"))
     is_machine_in_template = has_template and not found.get("instanceTypes")
     return {
@@ -115,13 +121,15 @@ def node_group(found: Described) -> dict[str, Any]:
 
 
 def file_system(found: Described, policy: str) -> dict[str, Any]:
-    """Return a file system with its policy as data; empty without one."""
+    """Return a file system with its policy as data; the policy is empty if the file system does not have one."""
     return {**tagged(found), "Policy": compare.policy_document(policy) if policy else {}}
 
 
 def addon(found: Described, offered: Iterable[Described]) -> dict[str, Any]:
-    """Return an addon with the Kubernetes versions that its version is for (`kubernetesVersions`), and the default
-    version of the addon for each Kubernetes version (`defaults`). `offered`: versions as EKS lists them."""
+    """Return an addon with the Kubernetes versions that its version supports (`kubernetesVersions`).
+
+    `defaults`: the default version of the addon for each Kubernetes version. `offered`: versions as EKS lists them.
+    """
     fits: list[str] = []
     defaults: dict[str, str] = {}
     for version in offered:

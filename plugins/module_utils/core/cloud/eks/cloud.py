@@ -83,13 +83,13 @@ CLOUD = Cloud(
     old_driver=lambda _pool: "",
     purchase_option=_purchase_option,
     storage_class="modelplane-rwx-efs",
-    # It knows the devices of a group by its nodes (kubernetes/autoscaler#7799).
+    # The autoscaler only knows the devices of a group from its nodes (kubernetes/autoscaler#7799).
     starts_first_node=False,
     fabrics=(_EFA,),
     platform=Platform(
         # Such as v1.36.1-eks-7f9249a.
         version_mark="-eks-",
-        # EKS makes a Classic Load Balancer, which closes connections that were silent for 60 seconds.
+        # EKS creates a Classic Load Balancer, which closes connections that are idle for 60 seconds.
         load_balancer_annotations={"service.beta.kubernetes.io/aws-load-balancer-connection-idle-timeout": "3600"},
         provider_id="aws://",
         load_balancers=("aws-load-balancer-controller",),
@@ -98,7 +98,7 @@ CLOUD = Cloud(
         network_device_classes=(_EFA.device_class,),
         # Metadata, DNS, time.
         metadata_networks=("fd00:ec2::/32",),
-        # In a VPC of 10.0.0.0/8; in others it is that of kubeadm.
+        # The range in a VPC of 10.0.0.0/8; other VPCs have the range of kubeadm.
         services=("172.20.0.0/16",),
     ),
 )

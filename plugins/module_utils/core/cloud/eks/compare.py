@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Comparisons that are peculiar to AWS, in the manner of engine/compare.py: of an actual with a desired value."""
+"""AWS-specific comparisons of an actual with a desired value, in the style of engine/compare.py."""
 
 from __future__ import annotations
 
@@ -16,43 +16,44 @@ from ...names import MANAGED_BY
 from ..engine import compare
 
 MODES = ("CONFIG_MAP", "API_AND_CONFIG_MAP", "API")
-"""Authentication modes of a cluster, each of which can only be left for the next."""
+"""Authentication modes of a cluster. A cluster can only change from one mode to the next."""
 MOST_MINORS = 3
-"""Kubelets may be three minor versions older than the API server ("Version Skew Policy"), and node groups follow it
-only when it is done."""
+"""Kubelets may be three minor versions older than the API server ("Version Skew Policy"). Node groups are only updated
+after the API server."""
 _PORTS = re.compile(r"(-?\d+)(?:-(-?\d+))?")
-"""Ports of a rule; of ICMP its type and code, of which -1 is any."""
+"""Ports of a rule. For ICMP: its type and code; -1 stands for any."""
 _PEERS = (("IpRanges", "CidrIp"), ("Ipv6Ranges", "CidrIpv6"), ("PrefixListIds", "PrefixListId"))
-"""Lists of the peers of a rule, each with the field of its entries that has the peer."""
+"""Lists of the peers of a rule, each with the field that has the peer in its entries."""
 _TEMPLATE_IDENTITY = ("NetworkCardIndex", "DeviceIndex", "DeviceName", "ResourceType", "Key")
-"""Fields by which the entries of a list in a launch template differ; their order means nothing to EC2."""
+"""Fields that identify the entries of a list in a launch template; their order has no meaning for EC2."""
 _TEMPLATE_DEFAULTS = {"NetworkCardIndex": 0, "InterfaceType": "interface"}
-"""Values that a network interface has where a launch template does not set them."""
+"""Defaults of a network interface for fields that a launch template does not set."""
 
 
 def within_skew(actual: Any, desired: Any) -> bool:
-    """Return whether a control plane may go to a version before its nodes follow."""
+    """Return True if a control plane may be updated to a version before its nodes."""
     actual_version, desired_version = compare.numbers(actual), compare.numbers(desired)
     return actual_version[:1] == desired_version[:1] and desired_version[1] - actual_version[1] <= MOST_MINORS
 
 
 def mode(actual: Any, desired: Any) -> bool:
-    """Compare authentication modes: one that is further is as good, as none goes back."""
+    """Compare authentication modes. A later mode is equal to the desired mode because a cluster cannot return to an
+    earlier mode."""
     return rank(actual) >= rank(desired)
 
 
 def rank(mode: Any) -> int:
-    """Return how far an authentication mode is; one that is not known here stays."""
+    """Return the rank of an authentication mode. An unknown mode has the highest rank, so it is left unchanged."""
     return MODES.index(mode) if mode in MODES else len(MODES)
 
 
 def no_fewer(actual: Any, desired: Any) -> bool:
-    """Return whether a list of subnets grows: EKS keeps the zones that a cluster began with."""
+    """Return True if no subnet is removed from a list: EKS keeps the initial zones of a cluster."""
     return set(actual or ()) <= set(desired)
 
 
 def cidrs(actual: Any, desired: Any) -> bool:
-    """Compare ranges of addresses, which EKS describes without host bits."""
+    """Compare address ranges. EKS describes them without host bits."""
     return _networks(actual) == _networks(desired)
 
 
@@ -67,12 +68,12 @@ def _networks(ranges: Iterable[str] | None) -> set[str]:
 
 
 def among(actual: Any, desired: Any) -> bool:
-    """Return whether the desired value is one of the actual ones, or these are not known (None)."""
+    """Return True if the actual values contain the desired value, or if they are unknown (None)."""
     return actual is None or desired in actual
 
 
 def scaling(actual: Any, desired: Any) -> bool:
-    """Compare the bounds of a node group; within them, the autoscaler decides on its size."""
+    """Compare the bounds of a node group; within the bounds, the autoscaler sets its size."""
     bounds = ("minSize", "maxSize")
     size = int((actual or {}).get("desiredSize", 0))
     is_within_bounds = int(desired["minSize"]) <= size <= int(desired["maxSize"])
@@ -80,18 +81,19 @@ def scaling(actual: Any, desired: Any) -> bool:
 
 
 def taints(actual: Any, desired: Any) -> bool:
-    """Compare taints in any order; one without a value has the empty one."""
+    """Compare taints in any order; a taint without a value has the empty value."""
     return normal_taints(actual) == normal_taints(desired)
 
 
 def normal_taints(taints: Iterable[Mapping[str, Any]] | None) -> list[dict[str, str]]:
-    """Return taints in one order and with all fields."""
+    """Return taints in a fixed order and with all fields."""
     plain = [{key: str(taint.get(key) or "") for key in ("key", "value", "effect")} for taint in taints or ()]
     return sorted(plain, key=lambda taint: (taint["key"], taint["effect"]))
 
 
 def configuration(actual: Any, desired: Any) -> bool:
-    """Compare the configuration of an addon. Ours is JSON; text that is not equals none of ours."""
+    """Compare the configuration of an addon. The desired configuration is JSON; a text that is not JSON is always
+    different."""
     return bool(_configuration(actual) == _configuration(desired))
 
 
@@ -105,23 +107,24 @@ def _configuration(text: Any) -> Any:
 def document(actual: Any, desired: Any) -> bool:
     """Compare policy documents by their meaning.
 
-    What is a list of one may be written without a list, lists have no order, and service prefixes and names of actions
-    have no case.
+    A list with one element is equal to this element without a list. Lists have no order. Service prefixes and names of
+    actions are case-insensitive.
     """
     return bool(_normal(policy_document(actual)) == _normal(policy_document(desired)))
 
 
 def policy_document(text: Any) -> dict[str, Any]:
-    """Return a policy document as data. IAM hands it out URL-encoded; botocore decodes that in most answers."""
+    """Return a policy document as data. IAM returns it URL-encoded; botocore decodes it in most responses."""
     if isinstance(text, str):
         text = json.loads(unquote(text) if text.lstrip()[:1] == "%" else text)
     return dict(text)
 
 
 def _normal(value: Any, key: str = "") -> Any:
-    """Return a part of a policy document, the value of `key`, with every list in one order. A value alone is a list."""
+    """Return a part of a policy document, the value of `key`, with every list in a fixed order. A single value becomes
+    a list."""
     if isinstance(value, Mapping) and key != "Statement":
-        # A Sid is only a name for people, which consoles add.
+        # A Sid is only a name for readers, and consoles add it.
         return {name: _normal(element, name) for name, element in sorted(value.items()) if name != "Sid"}
     elements = value if isinstance(value, (list, tuple)) else [value]
     if key == "Statement":
@@ -130,13 +133,16 @@ def _normal(value: Any, key: str = "") -> Any:
 
 
 def template(actual: Any, desired: Any) -> bool:
-    """Compare the latest version of a launch template, which is to be the default one, with data."""
+    """Compare the latest version of a launch template with data. The latest version must be the default version."""
     return bool((actual or {}).get("default")) and template_data(actual, desired)
 
 
 def template_data(actual: Any, desired: Any) -> bool:
-    """Compare a version of a launch template with data. EC2 may add to data that were written from here, of which the
-    description of the version has the hash."""
+    """Compare a version of a launch template with data.
+
+    EC2 may add fields to data that the collection wrote. The description of such a version contains the hash of the
+    data.
+    """
     version = actual or {}
     actual_data, desired_data = normal_template(version.get("data")), normal_template(desired)
     if actual_data == desired_data:
@@ -153,7 +159,7 @@ def template_description(data: Mapping[str, Any]) -> str:
 
 
 def normal_template(value: Any) -> Any:
-    """Return data of a launch template without what is empty or a default, and with every list in one order."""
+    """Return data of a launch template without empty values and defaults, and with every list in a fixed order."""
     if isinstance(value, Mapping):
         items = {str(key): normal_template(element) for key, element in sorted(value.items())}
         return {
@@ -174,7 +180,7 @@ def _sort_key(value: Any) -> tuple[str, str]:
 def rules(permissions: Iterable[Mapping[str, Any]], group_id: str) -> list[str]:
     """Return the rules of a security group, one for each peer: `tcp 2049 10.0.0.0/16`, `all self`.
 
-    A peer is a range, `self`, or the id of another group or of a prefix list.
+    A peer is a range, `self`, or the ID of another group or of a prefix list.
     """
     rule_texts: set[str] = set()
     for permission in permissions:
@@ -190,7 +196,7 @@ def rules(permissions: Iterable[Mapping[str, Any]], group_id: str) -> list[str]:
 
 
 def permission(rule: str, group_id: str) -> dict[str, Any]:
-    """Return a rule of a security group as EC2 takes it."""
+    """Return a rule of a security group in the format of EC2."""
     protocol, *ports, peer = rule.split()
     sent: dict[str, Any] = {"IpProtocol": "-1" if protocol == "all" else protocol}
     if ports:

@@ -19,13 +19,13 @@ WORDS = QuotaWords(holder="account", ask="Ask for more in Service Quotas (EC2)",
 
 
 def quota_code(group: Mapping[str, Any]) -> str:
-    """Return the quota of a node group; empty for a Capacity Block, and for families without one that is known."""
+    """Return the quota of a node group; empty for a Capacity Block, and for instance families without a known quota."""
     return quotas.code(group["instance_type"], group["capacity_type"] or quotas.ON_DEMAND)
 
 
 def of_group(cluster: str, group: Mapping[str, Any], account: Account, there: Mapping[str, int | None]) -> QuotaDemand:
-    """Return the demand of a node group as a plan has it. `cluster`: its name in messages. `there`: the nodes of the
-    groups that exist."""
+    """Return the demand of a node group of a plan. `cluster`: its name in messages. `there`: the nodes of the existing
+    groups."""
     code, reservation = quota_code(group), group["capacity_reservation"]
     takes = {code: account.vcpus(group["instance_type"])} if code else {}
     return QuotaDemand(
@@ -42,8 +42,8 @@ def of_group(cluster: str, group: Mapping[str, Any], account: Account, there: Ma
 
 
 def of_cluster(manifest: Object, account: Account, there: Mapping[str, int | None]) -> list[QuotaDemand]:
-    """Return the demands of the pools of an EKSCluster (wire form). `there`: the nodes of those
-    that exist. Raises InvalidResource."""
+    """Return the demands of the pools of an EKSCluster (wire form). `there`: the nodes of the existing pools. Raises
+    InvalidResource."""
     cluster = validation.VALIDATION.read(manifest)
     return [
         replace(

@@ -63,7 +63,7 @@ _QUOTAS = {
     "Ec2LaunchTemplateMaxLimitExceeded": "EC2, launch templates",
     "ServiceQuotaExceeded *LimitExceeded": "the quota in the message",
 }
-"""Names of quotas by codes."""
+"""Quota names by error code."""
 _CODES = {
     "InsufficientInstanceCapacity InsufficientHostCapacity InsufficientCapacity": _CAPACITY,
     "VcpuLimitExceeded InstanceLimitExceeded": _VCPU,
@@ -171,7 +171,7 @@ _VAGUE = {
 
 
 def _bare_code(code: str) -> str:
-    """Return a code without its namespace and without `Exception`, which services use inconsistently."""
+    """Return a code without its namespace and without `Exception`. Services use both inconsistently."""
     return code.rpartition("#")[2].rstrip(".").removesuffix("Exception").removesuffix("Fault")
 
 

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Rights in AWS: the IAM roles of the control plane, of nodes, and of two controllers in the cluster."""
+"""Permissions in AWS: the IAM roles of the control plane, of nodes, and of two controllers in the cluster."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ POD_IDENTITIES = (
     {"namespace": _SYSTEM, "service_account": "efs-csi-controller-sa", "role": "efs_csi"},
     {"namespace": _SYSTEM, "service_account": "cluster-autoscaler", "role": "autoscaler"},
 )
-"""Controllers of the cluster and the roles in which they act (EKS Pod Identity)."""
+"""Controllers of the cluster and the roles that they assume (EKS Pod Identity)."""
 
 
 def roles(namespace: str, name: str, region: str) -> list[dict[str, Any]]:
-    """The IAM roles. `policy` is the key of a policy of our own that goes with a role."""
+    """Return the IAM roles. `policy` is the key of a policy of the collection that is attached to the role."""
     trusts: dict[str, tuple[str, tuple[str, ...]]] = {
         "cluster": ("eks.amazonaws.com", (_ASSUME,)),
         "node": (regions.ec2_service(region), (_ASSUME,)),
@@ -64,8 +64,11 @@ def roles(namespace: str, name: str, region: str) -> list[dict[str, Any]]:
 
 
 def policies(namespace: str, name: str) -> list[dict[str, Any]]:
-    """Return the IAM policies that AWS has not. EKS tags the groups of Auto Scaling of each node group with the name of
-    its cluster: the autoscaler changes those of its own cluster alone."""
+    """Return the IAM policies that AWS does not provide.
+
+    EKS tags the Auto Scaling groups of each node group with the name of its cluster. The autoscaler can only change the
+    groups of its own cluster.
+    """
     cluster_tag = {f"aws:ResourceTag/k8s.io/cluster-autoscaler/{names.cluster_name(namespace, name)}": "owned"}
     scale = _allow(_SCALE, Resource=["*"], Condition={"StringEquals": cluster_tag})
     document = _document(_allow(_READ, Resource=["*"]), scale)
@@ -73,8 +76,10 @@ def policies(namespace: str, name: str) -> list[dict[str, Any]]:
 
 
 def file_system_policy() -> dict[str, Any]:
-    """Return the policy of the file system: clients in the VPC mount it by its mount targets and by TLS, as the driver
-    does (Amazon EFS User Guide, "Resource-based policy examples")."""
+    """Return the policy of the file system: clients in the VPC mount it through its mount targets and with TLS.
+
+    The driver mounts it in the same way (Amazon EFS User Guide, "Resource-based policy examples").
+    """
     everyone = {"AWS": "*"}
     mounted = {"Bool": {"elasticfilesystem:AccessedViaMountTarget": "true"}}
     plain = {

@@ -1,10 +1,10 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Table of the kinds of objects in AWS for the engine: which fields are compared, and which update changes each.
+"""Table of the kinds of objects in AWS for the engine: the compared fields, and the update of each field.
 
-The `parent` of an object is the region that it is in, `iam` for objects of IAM, and `clusters/NAME` for what is in a
-cluster. AWS gives most objects an id when they are created. They are found by their names and tags (aws/find.py), and
-`actual.py` has the form in which they are compared. requests.py has the calls that create, update and delete them.
+The `parent` of an object is its region, `iam` for objects of IAM, and `clusters/NAME` for objects in a cluster. AWS
+assigns IDs to most objects at their creation. They are found by their names and tags (aws/find.py). `actual.py`
+converts them to the compared form. requests.py has the calls that create, update and delete them.
 
 =================  ==========================================  ======================================================
 kind               found by                                    updated by
@@ -54,9 +54,12 @@ OWNERS = Owners(
 
 @dataclass(frozen=True, kw_only=True)
 class Kind(kinds.Kind):
-    """A kind of object in AWS. `service`: the name of the service in the SDK. `id`: tags are set by it, as they are by
-    ARNs in EKS. `named`: the fields of the actual state by which other calls name the object, where that is not its id.
-    `token`: whether a call that creates one can be sent twice without creating two."""
+    """A kind of object in AWS.
+
+    `service`: the name of the service in the SDK. `id`: the field that identifies an object in calls that set tags; EKS
+    uses ARNs. `named`: the fields of the actual state that identify the object in other calls, if they differ from
+    `id`. `token`: True if a call that creates an object can be sent twice without creating two objects.
+    """
 
     service: str
     named: tuple[str, ...] = ()
@@ -83,11 +86,11 @@ _STATES: Mapping[str, tuple[str, Mapping[str, Phase]]] = {
         },
     ),
 }
-"""Of a service: the field with the state of an object, which kinds without states do not have, and the phases."""
+"""By service: the field with the state of an object, and the phases. Kinds without states do not have the field."""
 
 
 def _kind(service: str, title: str, identity: str, *fields: Field, **options: Any) -> Kind:
-    """Return a kind of object with tags, which are compared last, and with the states of its service."""
+    """Return a kind of object with tags and with the states of its service. Tags are compared last."""
     tags = "tags" if service == "eks" else "Tags"
     status, phases = _STATES.get(service, ("", {}))
     options = {"status": status, "phases": phases, **options}
@@ -271,7 +274,7 @@ KINDS: dict[str, Kind] = {
         Field("ThroughputMode", update="throughput mode"),
         Field("Policy", eks_compare.document, update="policy"),
         status="LifeCycleState",
-        # One in `error` may hold models that were downloaded, so it is not created again.
+        # A file system in `error` may contain downloaded models, so it is not created again.
         phases={"creating": "creating", "available": "ready", "error": "degraded", "deleting": "deleting"},
     ),
     "mount-target": Kind(

@@ -1,7 +1,9 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Launch templates of pools: encrypted disks and metadata that pods do not reach; Capacity Blocks and EFA where a pool
-has them, which node groups alone cannot express."""
+"""Launch templates of pools: encrypted disks, instance metadata out of reach of pods, Capacity Blocks, and EFA.
+
+Node groups without a launch template do not support Capacity Blocks and EFA.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from . import names
 
 EFA = "EFA"
 ROOT_DEVICE = "/dev/xvda"
-"""Of Amazon Linux 2023."""
+"""Root device of Amazon Linux 2023."""
 _NETWORK_CARDS = {
     "p5.48xlarge": 32,
     "p5e.48xlarge": 32,
@@ -25,43 +27,47 @@ _NETWORK_CARDS = {
 
 
 def network_cards(instance_type: str) -> int:
-    """Return the number of network cards of an instance, each of which can have an EFA."""
+    """Return the number of network cards of an instance. Each card can have an EFA."""
     return _NETWORK_CARDS.get(instance_type, 1)
 
 
 def has_efa(pool: Mapping[str, Any]) -> bool:
-    """Return whether the nodes of a pool (wire form) talk through EFA."""
+    """Return True if the nodes of a pool (wire form) communicate through EFA."""
     return pool.get("fabric") == EFA
 
 
 def reservation(pool: Mapping[str, Any]) -> str:
-    """The ID of a pool's Capacity Block, empty without one."""
+    """Return the ID of a pool's Capacity Block, empty without a Capacity Block."""
     return str((pool.get("capacityBlock") or {}).get("capacityReservationId", ""))
 
 
 def needs_template(pool: Mapping[str, Any]) -> bool:
-    """Return whether a pool cannot be without a launch template. Others may: EKS adds none to a group that exists."""
+    """Return True if a pool requires a launch template.
+
+    Other pools may lack a launch template, because EKS cannot add a launch template to an existing group.
+    """
     return bool(has_efa(pool) or reservation(pool))
 
 
 def template_name(namespace: str, name: str, pool: Mapping[str, Any]) -> str:
-    """The name of the launch template of a pool of the EKSCluster of that namespace and name."""
+    """Return the name of the launch template of a pool of an EKSCluster with this namespace and name."""
     if needs_template(pool):
         return names.launch_template_name(name, pool["name"])
     return names.node_template_name(namespace, name, pool["name"])
 
 
 def launch_template(namespace: str, name: str, pool: Mapping[str, Any]) -> dict[str, Any]:
-    """The launch template of a pool of that EKSCluster, but for its network interfaces. A disk without a size has that
-    of the image."""
+    """Return the launch template of a pool of an EKSCluster, without its network interfaces. A disk without a size has
+    the size of the image."""
     size = {} if pool["diskSizeGb"] is None else {"VolumeSize": pool["diskSizeGb"]}
     data: dict[str, Any] = {
         "BlockDeviceMappings": [{"DeviceName": ROOT_DEVICE, "Ebs": {**size, "Encrypted": True}}],
-        # Pods do not reach the credentials of their node.
+        # Pods must not reach the credentials of their node.
         "MetadataOptions": {"HttpTokens": "required", "HttpPutResponseHopLimit": 1},
     }
     if needs_template(pool):
-        # Of others the node group says it, so that another machine is no new version of the template.
+        # Otherwise the node group defines the instance type, so a new type does not require a new version of the
+        # template.
         data["InstanceType"] = pool["instanceType"]
     if reservation(pool):
         data["InstanceMarketOptions"] = {"MarketType": "capacity-block"}
@@ -80,9 +86,10 @@ def launch_template(namespace: str, name: str, pool: Mapping[str, Any]) -> dict[
 def complete_data(template: Mapping[str, Any], groups: Sequence[Any]) -> dict[str, Any]:
     """Return the data of a launch template of a plan. `groups`: the security groups for EFA and of the cluster.
 
-    Both are on every interface: once a template lists interfaces, EKS adds its own group no more, without which a node
-    does not reach the API server. Only the first card's interface carries IP: a second one with an address keeps the
-    node from joining. None has a public address, which AWS refuses beside several interfaces.
+    Both groups are on every interface: if a template lists interfaces, EKS does not add its own group, and a node
+    without this group cannot reach the API server. Only the interface of the first card carries IP traffic, because a
+    second interface with an address keeps the node from joining. No interface has a public address, because AWS rejects
+    a public address together with several interfaces.
     """
     data: dict[str, Any] = deepcopy(dict(template["data"]))
     if template["network_cards"]:

@@ -1,7 +1,9 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Names of what an EKSCluster becomes. They follow from its namespace and name; those of the reference implementation
-where it has fixed ones."""
+"""Names of the objects of an EKSCluster, from its namespace and name.
+
+Names that are fixed in the reference implementation are identical.
+"""
 
 from __future__ import annotations
 
@@ -13,35 +15,38 @@ FLEET_TAG = "modelplane.ai/fleet"
 REGION_TAG = "modelplane.ai/region"
 
 ROLES = {"cluster": "cluster", "node": "node", "efs_csi": "efs-csi", "autoscaler": "cluster-autoscaler"}
-"""Keys of the IAM roles, and their part of the names."""
+"""Keys of the IAM roles, and the part that each key adds to the name of its role."""
 
 
 def cluster_name(namespace: str, name: str) -> str:
-    """The name in AWS, by which also the autoscaler finds its groups."""
+    """Return the name of a cluster in AWS. The autoscaler finds its groups by this name."""
     return child_name(namespace, name, "eks")
 
 
 def role_name(namespace: str, name: str, key: str) -> str:
-    """The name of an IAM role, or of the policy that goes with it."""
+    """Return the name of an IAM role, or of its policy."""
     return child_name(namespace, name, ROLES[key])
 
 
 def subnet_name(name: str, tier: str, zone: str) -> str:
-    """The name of the subnet of a tier in a zone."""
+    """Return the name of the subnet of a tier in a zone."""
     return child_name(name, f"{'private-' if tier == 'private' else ''}subnet-{zone}")
 
 
 def launch_template_name(name: str, pool: str) -> str:
-    """The name of a pool's launch template."""
+    """Return the name of a pool's launch template."""
     return child_name(name, f"lt-{pool}")
 
 
 def node_template_name(namespace: str, name: str, pool: str) -> str:
-    """The name of the launch template of a pool without EFA and Capacity Block, which the reference implementation does
-    not have. It has the namespace, so that it is as unique as the cluster."""
+    """Return the name of the launch template of a pool without EFA and Capacity Block.
+
+    The reference implementation does not have this launch template. The name contains the namespace, so it is as unique
+    as the cluster.
+    """
     return child_name(namespace, name, f"lt-{pool}")
 
 
 def tags(cluster: str, fleet: str) -> dict[str, str]:
-    """Return the owner tags of everything in AWS that is created for the EKS cluster of that name there."""
+    """Return the owner tags of all AWS objects of the EKS cluster with this name."""
     return {CLUSTER_TAG: cluster, MANAGED_BY_TAG: MANAGED_BY, FLEET_TAG: fleet}

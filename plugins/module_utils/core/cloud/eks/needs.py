@@ -1,6 +1,7 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Needs of node pools that an AWS account may not have: Capacity Blocks, Spot, and machines that are rarely free."""
+"""Requirements of node pools that an AWS account might not meet: Capacity Blocks, Spot, and machines that are rarely
+free."""
 
 from __future__ import annotations
 
@@ -12,12 +13,12 @@ from ..cloud import Need
 from . import launch_templates, quotas
 
 _RARE = "p"
-"""Family of machines whose quota is 0 in new accounts and that are rarely free (EC2: "Amazon EC2 instance type quotas",
+"""Machine family that is rarely free and has a quota of 0 in new accounts (EC2: "Amazon EC2 instance type quotas",
 "Capacity Blocks for ML")."""
 
 
 def needs(pool: Mapping[str, Any]) -> list[Need]:
-    """Return the needs of a pool (wire form) beyond those of pools that every account can have."""
+    """Return the requirements of a pool (wire form) that not every account meets."""
     block, machine = launch_templates.reservation(pool), str(pool["instanceType"])
     if block:
         zones = ", ".join(pool.get("zones") or ()) or "its zone"

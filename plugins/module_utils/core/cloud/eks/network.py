@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The network of an EKSCluster: subnets, gateways, routes, and the groups that say who may talk to whom."""
+"""The network of an EKSCluster: subnets, gateways, routes, and security groups."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..addresses import network, private_twin
 from . import names
 
 ELB_TAG = "kubernetes.io/role/elb"
-"""Tag of the subnets that load balancers for the internet are put in."""
+"""Tag of the subnets for internet-facing load balancers."""
 PUBLIC = "public"
 PRIVATE = "private"
 NFS_PORT = 2049
@@ -21,7 +21,8 @@ _EFA_DESCRIPTION = "EFA OS-bypass traffic between gang nodes"
 
 
 def subnets(name: str, zones: Sequence[str], cidrs: Sequence[str]) -> list[dict[str, Any]]:
-    """A public subnet in each zone, then a private one in each, in the order of the zones. Raises AddressError."""
+    """Return a public subnet in each zone, then a private subnet in each zone, in the order of the zones. Raises
+    AddressError."""
     tiers = {PUBLIC: list(cidrs), PRIVATE: [str(private_twin(network(cidr))) for cidr in cidrs]}
     return [
         {
@@ -38,9 +39,9 @@ def subnets(name: str, zones: Sequence[str], cidrs: Sequence[str]) -> list[dict[
 
 
 def security_groups(name: str, vpc_cidr: str, *, efa: bool) -> list[dict[str, Any]]:
-    """Return the security groups. What their rules do not allow is refused: that of EFS lets nothing out.
+    """Return the security groups. They deny all traffic without a rule: the EFS group allows no outbound traffic.
 
-    EFA bypasses the operating system, and needs to be allowed in both directions within its own group.
+    EFA bypasses the operating system. It requires rules for both directions within its own group.
     """
     groups = [_group("efs", name, _EFS_DESCRIPTION, [f"tcp {NFS_PORT} {vpc_cidr}"], [])]
     if efa:

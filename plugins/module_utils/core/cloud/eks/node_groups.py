@@ -1,6 +1,7 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Entries of a plan for the managed node groups of an EKSCluster, one for each pool; resources.py makes the bodies."""
+"""Entries of a plan for the managed node groups of an EKSCluster, one for each pool; resources.py creates the
+bodies."""
 
 from __future__ import annotations
 
@@ -18,11 +19,13 @@ _AMI_ARCHITECTURES = {"amd64": "x86_64", "arm64": "ARM_64"}
 def node_group(
     namespace: str, name: str, pool: Mapping[str, Any], zones: Sequence[str], *, plain: bool = False
 ) -> dict[str, Any]:
-    """The node group of a pool (wire form, with defaults) of that EKSCluster; `zones` are the cluster's. `plain`: the
-    group exists without a launch template.
+    """Return the node group of a pool (wire form, with defaults) of an EKSCluster.
 
-    `disk_size` is None where AWS or the launch template decides. EKS refuses a desired size outside the bounds, and a
-    largest size of 0: a pool of no nodes may have one, which nothing asks for as no replica is placed on it.
+    `zones`: the zones of the cluster. `plain`: the group exists without a launch template. `disk_size` is None if AWS
+    or the launch template sets the size.
+
+    EKS rejects a desired size outside the bounds, and a maximum size of 0. A pool without nodes therefore has a maximum
+    size of 1, and no replica is scheduled on it.
     """
     fixed = launch_templates.needs_template(pool)
     architecture = machines.architecture(pool["instanceType"])

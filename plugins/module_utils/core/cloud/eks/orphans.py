@@ -1,10 +1,10 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Orphans of an EKS cluster in its VPC: what its controllers, and EKS itself, leave there.
+"""Orphans of an EKS cluster in its VPC: objects that its controllers, and EKS itself, do not delete.
 
-Load balancers come from Services, by the controller in the cluster's control plane (tag `kubernetes.io/cluster/<name>`)
-or by the AWS Load Balancer Controller (tag `elbv2.k8s.aws/cluster`). Network interfaces named `aws-K8S-<instance>` are
-of the VPC CNI, those named `Amazon EKS <name>` of the control plane.
+Load balancers are created for Services, by the controller in the cluster's control plane (tag
+`kubernetes.io/cluster/<name>`) or by the AWS Load Balancer Controller (tag `elbv2.k8s.aws/cluster`). Network interfaces
+named `aws-K8S-<instance>` belong to the VPC CNI, and network interfaces named `Amazon EKS <name>` to the control plane.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _INTERFACE_OWNERS = ("cluster.k8s.amazonaws.com/name", "eks:cluster-name")
 _GROUP_OWNER = "aws:eks:cluster-name"
 _FOREIGN = "is not of this cluster"
 CNI, PLANE, BALANCER = "aws-K8S-", "Amazon EKS ", "ELB "
-"""Beginnings of the descriptions of network interfaces."""
+"""Prefixes of the descriptions of network interfaces."""
 
 
 @dataclass(frozen=True)
 class Orphan:
-    """Object that a cluster left. `id`: its id or ARN, its name where it has none."""
+    """Object that a cluster did not delete. `id`: its ID or ARN, or its name if it has neither."""
 
     kind: str
     name: str
@@ -44,8 +44,10 @@ class Orphan:
 
 @dataclass(frozen=True)
 class Balancer:
-    """A load balancer of either kind. `arn` is empty for a classic one; `interfaces` is how EC2 describes its network
-    interfaces."""
+    """A load balancer of either kind.
+
+    `arn` is empty for a Classic Load Balancer. `interfaces` is the description of its network interfaces in EC2.
+    """
 
     name: str
     kind: str
@@ -62,14 +64,15 @@ class Balancer:
 
 
 def of_cluster(tags: Tags, cluster: str) -> bool:
-    """Return whether a controller in the cluster made this, and for it alone."""
+    """Return True if a controller in the cluster created this object, and only for this cluster."""
     return tags.get(f"{_OWNED}{cluster}") == "owned" or tags.get(_CONTROLLER) == cluster
 
 
 def group_of_cluster(group: Wire, tags: Tags, cluster: str) -> bool:
-    """Return whether a security group is the one of the cluster itself, or was made by a controller in it.
+    """Return True if a security group belongs to the cluster itself, or if a controller in the cluster created it.
 
-    Others' names can begin with the cluster's: that of EKS ends in a number, right after the name.
+    Names of other groups can start with the name of the cluster. The name of the EKS group is the cluster name and a
+    number.
     """
     if tags.get(_GROUP_OWNER, cluster) != cluster:
         return False
@@ -79,28 +82,29 @@ def group_of_cluster(group: Wire, tags: Tags, cluster: str) -> bool:
 
 
 def is_of_balancers(group: Wire) -> bool:
-    """Return whether a controller created the group for load balancers, so that it can go before the cluster does."""
+    """Return True if a controller created the group for load balancers, so it can be deleted before the cluster."""
     return str(group.get("GroupName", "")).startswith("k8s-")
 
 
 def made_by_cni(interface: Wire, tags: Tags, cluster: str) -> bool:
-    """Return whether a network interface is of the VPC CNI on a node, and not of one of another cluster."""
+    """Return True if a network interface belongs to the VPC CNI on a node of this cluster, not of another cluster."""
     owners = {tags[key] for key in _INTERFACE_OWNERS if key in tags}
     return of_nodes(interface) and owners <= {cluster}
 
 
 def of_nodes(interface: Wire) -> bool:
-    """Return whether a network interface is of the VPC CNI of some cluster."""
+    """Return True if a network interface belongs to the VPC CNI of any cluster."""
     return _description(interface).startswith(CNI)
 
 
 def made_by_plane(interface: Wire, cluster: str) -> bool:
-    """Return whether a network interface is of the cluster's control plane, which deletes it itself."""
+    """Return True if a network interface belongs to the cluster's control plane. The control plane deletes it
+    itself."""
     return _description(interface) == f"{PLANE}{cluster}"
 
 
 def made_by_balancer(interface: Wire, others: Iterable[Balancer]) -> bool:
-    """Return whether a network interface is of a load balancer, and of none of `others`."""
+    """Return True if a network interface belongs to a load balancer that is not in `others`."""
     described = _description(interface)
     return described.startswith(BALANCER) and described not in {balancer_left.interfaces for balancer_left in others}
 
@@ -110,8 +114,11 @@ def _description(interface: Wire) -> str:
 
 
 def references(groups: Iterable[Wire], target: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """The rules of other groups that refer to a group, which keep it from being deleted: the id of the group with the
-    rule, IpPermissions or IpPermissionsEgress, and the rule with nothing but this reference."""
+    """Yield the rules of other groups that refer to a group and prevent its deletion.
+
+    Each entry has the ID of the group with the rule, IpPermissions or IpPermissionsEgress, and the rule with only this
+    reference.
+    """
     for group in groups:
         if group["GroupId"] == target:
             continue
@@ -153,7 +160,7 @@ def interface_left_alone(interface: Wire, vpc: str) -> str:
 
 
 def interface_holding(interface: Wire) -> str:
-    """Return a network interface as what keeps something from being deleted: what it is of, and who attached it."""
+    """Return the description of a network interface that prevents a deletion: its owner, its user, and its subnet."""
     user = (interface.get("Attachment") or {}).get("InstanceId") or interface.get("RequesterId")
     described = [_description(interface), f"used by {user}" if user else "", f"in {interface.get('SubnetId')}"]
     return f"network interface {interface['NetworkInterfaceId']} ({', '.join(filter(None, described))})"

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""An EKSCluster as all that is made for it in AWS, before anything there has an ID."""
+"""Plan of an EKSCluster: all its AWS objects, before any object has an ID."""
 
 from __future__ import annotations
 
@@ -20,11 +20,14 @@ FLEET = "default"
 
 @dataclass(frozen=True)
 class Options:
-    """`tags`: more of them for everything in AWS. `zones`: those of the region that a control plane can be in, empty
-    when they are not known. `subnet_zones`: the zones that subnets of the cluster have already, by range.
-    `groups_without_template`: node groups that exist without a launch template, which stay without. `addons`: by name,
-    `version` and `configuration` of an addon; one of another name is added. `public_access_cidrs`: the ranges that
-    reach the public endpoint of the API server; empty: as they are."""
+    """Options of a plan.
+
+    `tags`: additional tags for all AWS objects. `zones`: the zones of the region that support a control plane, empty if
+    they are unknown. `subnet_zones`: the zones of existing subnets of the cluster, by range. `groups_without_template`:
+    node groups that exist without a launch template, and that keep this state. `addons`: `version` and `configuration`
+    of an addon, by name; an unknown name adds an addon. `public_access_cidrs`: the ranges that can reach the public
+    endpoint of the API server; if empty, the ranges are left unchanged.
+    """
 
     tags: Mapping[str, str] = field(default_factory=dict)
     zones: Sequence[str] = ()
@@ -35,7 +38,7 @@ class Options:
 
 
 def plan(manifest: Mapping[str, Any], fleet: str = FLEET, options: Options | None = None) -> dict[str, Any]:
-    """Return the plan of an EKSCluster (wire form). Raises InvalidClusterError with all that is wrong with it."""
+    """Return the plan of an EKSCluster (wire form). Raises InvalidClusterError with all problems of the cluster."""
     chosen = options or Options()
     cluster = validation.VALIDATION.valid(manifest)
     cidrs, zones = validation.ranges_and_zones(cluster, chosen.zones, chosen.subnet_zones)
@@ -75,7 +78,7 @@ def plan(manifest: Mapping[str, Any], fleet: str = FLEET, options: Options | Non
 
 
 def _settings(settings: EKSClusterSettings) -> dict[str, Any]:
-    """Return fields of the cluster (kinds.py) that its manifest asks for; the others stay as they are."""
+    """Return the fields of the cluster (kinds.py) that its manifest sets; the other fields are left unchanged."""
     fields: dict[str, Any] = {}
     if settings.logging is not None:
         fields["logs"] = sorted(settings.logging.types)
@@ -85,7 +88,8 @@ def _settings(settings: EKSClusterSettings) -> dict[str, Any]:
 
 
 def _storage_class() -> dict[str, Any]:
-    """Return the StorageClass of volumes on EFS, an access point each. The id of the file system is missing."""
+    """Return the StorageClass of volumes on EFS, with one access point each. It does not contain the ID of the file
+    system."""
     return {
         "apiVersion": "storage.k8s.io/v1",
         "kind": "StorageClass",

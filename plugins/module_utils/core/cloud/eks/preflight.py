@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Preflight of a planned EKS cluster: what was read of AWS in, problems and warnings out."""
+"""Preflight of a planned EKS cluster: responses of AWS in, problems and warnings out."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ _BLOCK = "CAPACITY_BLOCK"
 
 @dataclass(frozen=True)
 class Found:
-    """Answers of AWS. None stands for what could not be read.
+    """Responses of AWS. None stands for a value that could not be read.
 
-    `account`: its number. `zones`: names of the available zones that a control plane can be in. `subnet_zones`: the
-    zones that subnets of the cluster have already, by range. `offerings`: the zones that have each instance type, of
-    those asked for. `types`: DescribeInstanceTypes by type. `versions`: status by Kubernetes version. `reservations`:
-    each DescribeCapacityReservations by id, None for one that does not exist. `quotas`: vCPUs by code of quotas.NAMES.
-    `version`: that of the cluster that is there, or empty. `node_groups`: names of those that are there.
-    `groups_without_template`: of these, those without a launch template. `nodes`: the nodes of node groups, as far as
-    they could be read. `zone_ids`: IDs by names of all zones of the region. `day`: when all that was read.
-    `there_read`: whether it could be read what is there.
+    `account`: the account number. `zones`: names of the available zones that support a control plane. `subnet_zones`:
+    the zones of existing subnets of the cluster, by range. `offerings`: the zones of each requested instance type.
+    `types`: DescribeInstanceTypes by type. `versions`: status by Kubernetes version. `reservations`:
+    DescribeCapacityReservations by ID, None for a reservation that does not exist. `quotas`: vCPUs by code of
+    quotas.NAMES. `version`: the version of the existing cluster, or empty. `node_groups`: names of the existing node
+    groups. `groups_without_template`: the existing node groups without a launch template. `nodes`: the nodes of node
+    groups, if they could be read. `zone_ids`: IDs by name of all zones of the region. `day`: the date of the responses.
+    `there_read`: True if the existing objects could be read.
     """
 
     region: str
@@ -54,7 +54,7 @@ class Found:
 
 
 def zones_fit(plan: Wire, found: Found) -> bool:
-    """Return whether the subnets of a plan are in zones that can be used, and those that exist in their own."""
+    """Return True if the subnets of a plan are in usable zones, and existing subnets in their current zones."""
     existing_zones = found.subnet_zones
     usable = found.zones is None or set(plan["zones"]) <= {*found.zones, *existing_zones.values()}
     return usable and all(
@@ -63,22 +63,22 @@ def zones_fit(plan: Wire, found: Found) -> bool:
 
 
 def instance_types(plan: Wire) -> list[str]:
-    """The instance types of all node groups, sorted."""
+    """Return the instance types of all node groups, sorted."""
     return sorted({group["instance_type"] for group in plan["node_groups"]})
 
 
 def reservations(plan: Wire) -> list[str]:
-    """The capacity reservations of all node groups, sorted."""
+    """Return the capacity reservations of all node groups, sorted."""
     return sorted({group["capacity_reservation"] for group in plan["node_groups"] if group["capacity_reservation"]})
 
 
 def quota_codes(plan: Wire) -> list[str]:
-    """The quotas that the node groups count against, sorted."""
+    """Return the quotas of the node groups, sorted."""
     return sorted({code for group in plan["node_groups"] if (code := demand.quota_code(group))})
 
 
 def observed(plan: Wire, found: Found) -> Account:
-    """Return the account in the region of a plan, as far as the plan is about it."""
+    """Return the account in the region of a plan, limited to the data that the plan needs."""
     groups = [PoolThere(name=name, nodes=found.nodes.get(name)) for name in sorted(found.node_groups)]
     return Account(
         provider=PROVIDER,
@@ -119,9 +119,9 @@ def _reserved(name: str, facts: Found, reservation: Wire) -> Reservation:
             "state": state,
             "observed": facts.day,
             "total": total,
-            # Before it begins, it is not known what will run in it.
+            # Before the reservation starts, its future use is unknown.
             "free": int(reservation.get("AvailableInstanceCount", total)) if state == "active" else total,
-            # RFC 3339, of a time.
+            # Format the time by RFC 3339.
             **{field: str(time).replace(" ", "T") for field, time in period.items() if time},
         }
     )
@@ -130,8 +130,8 @@ def _reserved(name: str, facts: Found, reservation: Wire) -> Reservation:
 def judge(plan: Wire, found: Found, others: Sequence[Wire] = ()) -> Verdict:
     """Return the problems of a plan for the observed AWS account, in the order of the plan.
 
-    `others` are the other clusters of the fleet: name, region, cidr. What concerns a node group that is there already
-    is a warning, as nothing is made for it.
+    `others` are the other clusters of the fleet: name, region, cidr. Problems of an existing node group are warnings,
+    because the run creates nothing for it.
     """
     lines = [
         *_version(plan, found),
@@ -167,7 +167,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def _zones(plan: Wire, facts: Found) -> Iterator[Line]:
-    """Enough zones for the subnets. Which ones they are is for the plan to choose, of those that are available."""
+    """Yield a problem if the region has too few zones for the subnets. The plan chooses among the available zones."""
     if facts.zones is None:
         return
     if len(facts.zones) < len(plan["zones"]):
@@ -190,7 +190,7 @@ def _group(plan: Wire, group: Wire, facts: Found) -> Iterator[Line]:
 
 
 def _plain(plan: Wire, facts: Found) -> Iterator[Line]:
-    """Node groups that earlier releases created. EKS adds no launch template to a group that exists."""
+    """Yield a warning for node groups of earlier releases. EKS cannot add a launch template to an existing group."""
     plain = [group["name"] for group in plan["node_groups"] if group["name"] in facts.groups_without_template]
     if plain:
         yield Line(
@@ -206,7 +206,7 @@ def _place(group: Wire) -> str:
 
 
 def _offered(group: Wire, facts: Found) -> Iterator[Line]:
-    """The zones exist and have the instance type."""
+    """Yield zones that do not exist, and zones that do not offer the instance type."""
     kind, gpu = group["instance_type"], group["role"] != "System"
     if facts.zones is not None and gpu:
         for zone in group["zones"]:
@@ -226,7 +226,7 @@ def _offered(group: Wire, facts: Found) -> Iterator[Line]:
 
 
 def _machine(group: Wire, facts: Found) -> Iterator[Line]:
-    """The instance type is one for the image that the nodes get."""
+    """Yield a problem if the instance type does not support the image of the nodes."""
     machine = (facts.types or {}).get(group["instance_type"])
     if machine is None:
         return
@@ -244,7 +244,7 @@ def _machine(group: Wire, facts: Found) -> Iterator[Line]:
 
 
 def _fabric(plan: Wire, group: Wire, facts: Found) -> Iterator[Line]:
-    """The instance type has the EFA interfaces that its launch template asks for."""
+    """Yield a problem if the instance type does not have the EFA interfaces of its launch template."""
     cards = next((t["network_cards"] for t in plan["launch_templates"] if t["name"] == group["launch_template"]), 0)
     machine = (facts.types or {}).get(group["instance_type"])
     if not cards or machine is None:
@@ -265,7 +265,10 @@ def _fabric(plan: Wire, group: Wire, facts: Found) -> Iterator[Line]:
 
 
 def _reservation(group: Wire, facts: Found) -> Iterator[Line]:
-    """The capacity reservation is there for these nodes, and active. Whether it has enough is a matter of limits."""
+    """Yield a problem if the capacity reservation does not match these nodes, or is not active.
+
+    Its capacity is checked with the quotas.
+    """
     name = group["capacity_reservation"]
     if not name or name not in facts.reservations:
         return
@@ -310,7 +313,10 @@ def _quotas(plan: Wire, facts: Found) -> Iterator[Line]:
 
 
 def _networks(plan: Wire, other_clusters: Iterable[Wire]) -> Iterator[Line]:
-    """Clusters whose networks overlap can never be joined by peering or a transit gateway. Nothing else is wrong."""
+    """Yield a warning for clusters with overlapping networks.
+
+    Peering or a transit gateway can never join such networks. The overlap has no other effect.
+    """
     vpc_range = plan["vpc"]["cidr"]
     overlapping = meeting(plan["object"]["name"], [vpc_range], other_clusters)
     if overlapping:

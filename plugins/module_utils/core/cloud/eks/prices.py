@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Prices of EC2: what is asked for, and what the answers of GetProducts and DescribeSpotPriceHistory say."""
+"""Prices of EC2: the filters of the queries, and the prices in GetProducts and DescribeSpotPriceHistory responses."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .regions import partition
 SERVICE_CODE = "AmazonEC2"
 PLATFORM = "Linux/UNIX"
 _HOURS = "Hrs"
-# On demand and without software that costs extra: all other products of an instance type have other attributes.
+# On-Demand and without software at extra cost: all other products of an instance type have different attributes.
 _ATTRIBUTES = {
     "operatingSystem": "Linux",
     "preInstalledSw": "NA",
@@ -25,12 +25,12 @@ _ATTRIBUTES = {
 
 
 def endpoint_region(region: str) -> str:
-    """Return the region in which the Price List API answers for a region."""
+    """Return the region of the Price List API endpoint for a region."""
     return "cn-northwest-1" if partition(region) == "aws-cn" else "us-east-1"
 
 
 def currency(region: str) -> str:
-    """Return the currency in which prices of a region are listed."""
+    """Return the currency of listed prices in a region."""
     return "CNY" if partition(region) == "aws-cn" else "USD"
 
 
@@ -41,8 +41,10 @@ def filters(machine: str, region: str) -> list[dict[str, str]]:
 
 
 def on_demand(products: Iterable[str | Mapping[str, Any]], region: str) -> set[Decimal]:
-    """Return the prices for an hour that entries of a `PriceList` have. Terms other than those on demand do not count,
-    nor do prices of zero: an instance in a reservation has one."""
+    """Return the hourly prices of entries of a `PriceList`.
+
+    Only On-Demand terms count. Prices of zero do not count, because an instance in a reservation has a price of zero.
+    """
     hourly_prices = set()
     for product in products:
         read = json.loads(product) if isinstance(product, str) else product

@@ -1,8 +1,8 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Quotas of EC2 for machines that run at once, in vCPUs: by family, and apart for On-Demand and Spot.
+"""Quotas of EC2 for running machines, in vCPUs: by family, and separate for On-Demand and Spot.
 
-Codes and names are those of Service Quotas (service `ec2`); EC2: "On-Demand Instance quotas", "Spot Instance quotas".
+Codes and names are from Service Quotas (service `ec2`); EC2: "On-Demand Instance quotas", "Spot Instance quotas".
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 ON_DEMAND, SPOT = "ON_DEMAND", "SPOT"
-"""Capacity types of node groups. A Capacity Block counts against none of these quotas."""
+"""Capacity types of node groups. A Capacity Block does not count against these quotas."""
 
 NAMES = {
     "L-1216C47A": "Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances",
@@ -39,18 +39,18 @@ _CODES = {
 
 
 def family(instance_type: str) -> str:
-    """Return the letters that the name of a type begins with: `g` of g6e.12xlarge."""
+    """Return the letters at the start of the name of a type: `g` for g6e.12xlarge."""
     prefix_match = re.match(r"[a-z]*", instance_type)
     return prefix_match[0] if prefix_match else ""
 
 
 def code(instance_type: str, capacity_type: str = ON_DEMAND) -> str:
-    """Return the quota that machines of a type count against; empty for those without one of NAMES."""
+    """Return the quota for machines of a type; empty for a type without a quota in NAMES."""
     generation = re.match(r"[a-z]*\d*", instance_type)
     codes = _CODES.get(capacity_type, {})
     return codes.get(generation[0] if generation else "", "") or codes.get(family(instance_type), "")
 
 
 def name(instance_type: str, capacity_type: str = ON_DEMAND) -> str:
-    """Return the name of that quota; empty where it is not known."""
+    """Return the name of the quota for machines of a type; empty if it is unknown."""
     return NAMES.get(code(instance_type, capacity_type), "")

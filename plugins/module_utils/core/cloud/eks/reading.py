@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""An EKSCluster as it is planned: with all defaults, and with the pool of its controllers."""
+"""An EKSCluster for planning: with all defaults, and with the pool of its controllers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ KIND = "EKSCluster"
 
 @dataclass(frozen=True)
 class EksCluster(reading.Cluster):
-    """Fields of an EKSCluster. `own_cidrs`: whether the user wrote the ranges. `zones`: those that the user wrote."""
+    """Fields of an EKSCluster.
+
+    `own_cidrs`: True if the manifest has the ranges. `zones`: the zones in the manifest.
+    """
 
     vpc_cidr: str
     subnet_cidrs: tuple[str, ...]
@@ -31,11 +34,11 @@ class EksCluster(reading.Cluster):
         return (self.vpc_cidr,)
 
     def pool_zones(self) -> set[str]:
-        """Return the zones that pools ask for."""
+        """Return the zones of the pools."""
         return {zone for pool in self.pools for zone in pool.get("zones") or ()}
 
     def template_names(self) -> set[str]:
-        """The names of the launch templates."""
+        """Return the names of the launch templates."""
         return {template_name(self.namespace, self.name, pool) for pool in self.pools}
 
 
@@ -54,6 +57,6 @@ def read(cluster: Mapping[str, Any]) -> EksCluster:
 
 
 def _ranges(networking: EKSNetworking) -> tuple[str, ...]:
-    """Return the ranges: of those that the user did not write, one for each zone that the user wrote."""
+    """Return the ranges. Default ranges are limited to one for each zone in the manifest."""
     cidrs = tuple(networking.subnet_cidrs)
     return cidrs if "subnet_cidrs" in networking.model_fields_set else cidrs[: len(networking.zones or cidrs)]

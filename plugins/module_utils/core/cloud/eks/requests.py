@@ -1,9 +1,10 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Calls of AWS that create, update and delete an object.
+"""AWS calls that create, update and delete an object.
 
-A call changes nothing by being built: who sends it waits for its update (EKS) before the next one. Creating an object
-is one call: what that call does not take (attributes of a VPC, routes, rules, attached policies) is an update.
+Building a call changes nothing: the sender waits for its update (EKS) before the next call. The creation of an object
+is one call. Settings that this call does not support (attributes of a VPC, routes, rules, attached policies) are
+updates.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ Body = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Call:
-    """A call of a service. `operation`: the method of the SDK's client. `purpose`: its effect, for people."""
+    """A call of a service. `operation`: the method of the SDK client. `purpose`: its effect in messages."""
 
     service: str
     operation: str
@@ -35,17 +36,17 @@ class Call:
 
 
 def title(resource: Resource) -> str:
-    """Return an object as messages name it."""
+    """Return the name of an object in messages."""
     return f"{KINDS[resource['kind']].title} {resource['name']}"
 
 
 def in_cluster(resource: Resource) -> str:
-    """Return the name of the cluster that an object is in."""
+    """Return the name of the cluster of an object."""
     return resource["parent"].removeprefix("clusters/")
 
 
 def _named(resource: Resource, actual: Actual) -> dict[str, str]:
-    """Return the parameters by which calls name an object."""
+    """Return the parameters that identify an object in calls."""
     kind = KINDS[resource["kind"]]
     return {key: actual[key] for key in kind.named or (kind.id,)}
 
@@ -65,7 +66,7 @@ def create(resource: Resource) -> Call:
 
 
 def updates(resource: Resource, actual: Actual, changes: Sequence[Change]) -> Iterator[Call]:
-    """Return the calls that make an object what is desired, in the order of the table of kinds."""
+    """Return the calls that update an object to its desired state, in the order of the table of kinds."""
     kind = KINDS[resource["kind"]]
     for update in dict.fromkeys(change.update for change in changes if change.update):
         fields = {change.field for change in changes if change.update == update}
@@ -77,7 +78,7 @@ def updates(resource: Resource, actual: Actual, changes: Sequence[Change]) -> It
 
 
 def delete(resource: Resource, actual: Actual) -> Iterator[Call]:
-    """Return the calls that delete an object, in their order."""
+    """Return the calls that delete an object, in order."""
     name, kind = resource["kind"], KINDS[resource["kind"]]
     for operation, parameters in _BEFORE[name](actual) if name in _BEFORE else ():
         yield Call(kind.service, operation, parameters, f"delete {title(resource)}")
@@ -86,11 +87,11 @@ def delete(resource: Resource, actual: Actual) -> Iterator[Call]:
 
 
 def tag_list(tags: Mapping[str, str]) -> list[dict[str, str]]:
-    """Return tags as EC2, IAM and EFS take them."""
+    """Return tags in the format of EC2, IAM and EFS."""
     return [{"Key": key, "Value": value} for key, value in sorted(tags.items())]
 
 
-# Creation: of the object and its body with what it is created with, the operation and its parameters.
+# Creation: returns the operation and its parameters for an object and its body with initial values.
 
 _Creation = Callable[[Resource, dict[str, Any]], tuple[str, dict[str, Any]]]
 
@@ -112,7 +113,7 @@ _COMPARED_ONLY = ("version", "hasLaunchTemplate", "machineInTemplate")
 
 
 def _node_group(resource: Resource, body: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """EKS takes no version but that of the cluster."""
+    """Return the creation of a node group. EKS only accepts the version of the cluster."""
     sent = {key: value for key, value in body.items() if key not in _COMPARED_ONLY}
     if "launchTemplate" in sent:
         sent["launchTemplate"] = _template_version(body)
@@ -124,7 +125,10 @@ def _template_version(body: Body) -> dict[str, str]:
 
 
 def _addon(resource: Resource, body: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Take over what EKS puts into a new cluster by itself, which is no addon of its API, by an addon of that name."""
+    """Return the creation of an addon.
+
+    EKS installs some components in a new cluster without an addon in its API. An addon with the same name adopts them.
+    """
     sent = {"resolveConflicts": "OVERWRITE", "tags": body["tags"]}
     if body.get("addonVersion"):
         sent["addonVersion"] = body["addonVersion"]
@@ -138,7 +142,7 @@ def _pod_identity(resource: Resource, body: dict[str, Any]) -> tuple[str, dict[s
 
 
 def _with(operation: str, *fields: str, name: str = "") -> _Creation:
-    """Return the creation by fields of the body. `name`: the parameter that has the name."""
+    """Return the creation from fields of the body. `name`: the parameter for the name."""
 
     def creation(resource: Resource, body: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         return operation, {**({name: resource["name"]} if name else {}), **{field: body[field] for field in fields}}
@@ -179,7 +183,7 @@ _CREATE: dict[str, _Creation] = {
 }
 
 
-# Updates: of the object, its actual state and the fields that differ, the calls with what each changes.
+# Updates: yields calls with their effects for an object, its actual state and the different fields.
 
 _Step = tuple[str, dict[str, Any], str]
 _Update = Callable[[Resource, Actual, set[str]], Iterator[_Step]]
@@ -192,11 +196,11 @@ _TAGGING = {
     "policy": ("tag_policy", "PolicyArn"),
     "role": ("tag_role", "RoleName"),
 }
-"""Of a service or a kind: the operation that sets tags, and the parameter that has the id of the object."""
+"""By service or kind: the operation that sets tags, and the parameter for the ID of the object."""
 
 
 def _tag(resource: Resource, actual: Actual) -> Call:
-    """Set the tags that differ; those of others stay."""
+    """Set the different tags; tags of other owners are left unchanged."""
     kind = KINDS[resource["kind"]]
     current_tags, desired = actual.get(kind.owner) or {}, resource["body"][kind.owner]
     tags = {name: value for name, value in desired.items() if current_tags.get(name) != value}
@@ -209,8 +213,11 @@ def _tag(resource: Resource, actual: Actual) -> Call:
 def _set(
     operation: str, field: str, purpose: str, sent: Callable[[Any], Any] = lambda value: value, name: str = ""
 ) -> _Update:
-    """Return the update that sends one field of the body. `purpose`: with the value in the place of {}. `sent`: the
-    value as the call takes it, as parameter `name`."""
+    """Return the update that sends one field of the body.
+
+    `purpose`: its effect, with {} for the value. `sent`: converts the value for the call. `name`: the parameter for the
+    value.
+    """
 
     def update(resource: Resource, actual: Actual, _fields: set[str]) -> Iterator[_Step]:
         value = resource["body"][field]
@@ -261,7 +268,8 @@ def _rules(side: str) -> _Update:
 
 
 def _document(resource: Resource, actual: Actual, _fields: set[str]) -> Iterator[_Step]:
-    """A policy has five versions at most: those that are not the default are of no use."""
+    """Yield the update of a policy document. Other versions are deleted first, because a policy has at most five
+    versions."""
     policy = {"PolicyArn": actual["Arn"]}
     for version in actual["OtherVersions"]:
         yield "delete_policy_version", {**policy, "VersionId": version}, f"delete version {version}"
@@ -280,7 +288,7 @@ def _policies(resource: Resource, actual: Actual, _fields: set[str]) -> Iterator
 
 
 def _network_config(purpose: str, *fields: str) -> _Update:
-    """Return the update of fields of the network of a cluster."""
+    """Return the update of network fields of a cluster."""
 
     def update(resource: Resource, _actual: Actual, _fields: set[str]) -> Iterator[_Step]:
         network = resource["body"]["resourcesVpcConfig"]
@@ -303,7 +311,7 @@ def _encrypt(resource: Resource, _actual: Actual, _fields: set[str]) -> Iterator
 
 
 def _mode(resource: Resource, actual: Actual, _fields: set[str]) -> Iterator[_Step]:
-    """Each mode is only reached from the one before it."""
+    """Yield the updates of the authentication mode. Each mode can only be set from the previous mode."""
     current_mode = (actual.get("accessConfig") or {}).get("authenticationMode") or compare.MODES[0]
     desired = resource["body"]["accessConfig"]["authenticationMode"]
     for mode in compare.MODES[compare.rank(current_mode) + 1 : compare.rank(desired) + 1]:
@@ -317,7 +325,10 @@ def _cluster_version(resource: Resource, actual: Actual, _fields: set[str]) -> I
 
 
 def _template_data(resource: Resource, actual: Actual, _fields: set[str]) -> Iterator[_Step]:
-    """The latest version becomes the default one, which people see; an earlier run may have ended before that."""
+    """Yield the update of a launch template. The latest version becomes the default version in consoles.
+
+    An earlier run might have stopped before this step.
+    """
     data, template = resource["body"]["Data"], {"LaunchTemplateId": actual["LaunchTemplateId"]}
     latest = str(actual["LatestVersionNumber"])
     if not compare.template_data(actual["Latest"], data):
@@ -362,8 +373,12 @@ def _taint_changes(actual: Any, desired: Any) -> dict[str, Any]:
 
 
 def _node_group_version(resource: Resource, actual: Actual, fields: set[str]) -> Iterator[_Step]:
-    """The nodes of a Capacity Block go first, as there is no room for new ones beside them ("Use Capacity Blocks with
-    managed node groups" in the user guide of EKS: set the desired size to 0), and come back afterwards."""
+    """Yield the update of the version of a node group.
+
+    The nodes of a Capacity Block are removed before the update and started again afterwards, because the block has no
+    capacity for additional nodes. The user guide of EKS sets the desired size to 0, too ("Use Capacity Blocks with
+    managed node groups").
+    """
     body, group, size = resource["body"], _named(resource, actual), actual["scalingConfig"].get("desiredSize", 0)
     version: dict[str, Any] = {}
     if "launchTemplate.version" in fields:
@@ -434,7 +449,7 @@ _UPDATES: dict[tuple[str, str], _Update] = {
 }
 
 
-# Deletion: of the actual state of an object, the calls before the one that deletes it.
+# Deletion: yields the calls before the deletion of an object, from its actual state.
 
 _Deletions = Iterator[tuple[str, dict[str, Any]]]
 
@@ -472,4 +487,4 @@ _DELETE: dict[str, tuple[str, dict[str, Any]]] = {
     "addon": ("delete_addon", {"preserve": False}),
     "pod-identity": ("delete_pod_identity_association", {}),
 }
-"""Operations that do not have the name of the kind, or take more than the name of the object, with these parameters."""
+"""Operations with a name that differs from the kind, or with additional parameters."""

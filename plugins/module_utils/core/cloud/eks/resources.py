@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Objects of a planned EKS cluster as the cloud engine takes them: each with its body, and what it needs."""
+"""Objects of a planned EKS cluster for the cloud engine: each with its body and its dependencies."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ Plan = Mapping[str, Any]
 ANYWHERE = "0.0.0.0/0"
 ADDONS = ("vpc-cni", "kube-proxy", "coredns", "eks-pod-identity-agent", "aws-efs-csi-driver")
 FIRST_ADDONS = ("vpc-cni", "kube-proxy", "eks-pod-identity-agent")
-"""Addons that nodes have their network and their identity from. The others need nodes."""
+"""Addons that provide the network and the identity of nodes. The other addons require nodes."""
 MODE = "API_AND_CONFIG_MAP"
 
 
 def resources(
     plan: Plan, addons: Mapping[str, Mapping[str, Any]], public_access_cidrs: Sequence[str]
 ) -> list[Resource]:
-    """Return the objects of a plan, each after what it needs. `addons`: by name, version and configuration."""
+    """Return the objects of a plan, each after its dependencies. `addons`: version and configuration by name."""
     return [
         *_network(plan),
         *_rights(plan),
@@ -64,7 +64,7 @@ def _subnets(plan: Plan, tier: str) -> list[dict[str, str]]:
 
 
 def _network(plan: Plan) -> Iterator[Resource]:
-    """Yield the network: each subnet of the public tier has a way to the internet, each of the private one to a NAT."""
+    """Yield the network: public subnets with a route to the internet, private subnets with a route to a NAT gateway."""
     name, region = plan["name"], plan["region"]
     vpc, tags = _ref("vpc", "VpcId"), _tags(plan, name)
     body = {"CidrBlock": plan["vpc"]["cidr"], "EnableDnsSupport": True, "EnableDnsHostnames": True, "Tags": tags}
@@ -110,12 +110,12 @@ def _network(plan: Plan) -> Iterator[Resource]:
         yield resource(f"security-group-{group['key']}", "security-group", group["name"], region, body)
 
 
-# Rights
+# Permissions
 
 
 def _rights(plan: Plan) -> Iterator[Resource]:
     namespace, name, region = plan["object"]["namespace"], plan["object"]["name"], plan["region"]
-    # IAM has no regions: its objects say which of them their cluster is in.
+    # IAM has no regions, so a tag of its objects has the region of their cluster.
     tags = {**plan["tags"], names.REGION_TAG: region}
     for policy in identity.policies(namespace, name):
         body = {"Document": policy["document"], "Tags": tags}
@@ -146,7 +146,7 @@ def _inside(plan: Plan) -> str:
 
 
 def _cluster(plan: Plan, public_access_cidrs: Sequence[str]) -> Resource:
-    """Return the cluster. Whoever creates it is its administrator."""
+    """Return the cluster. Its creator is its administrator."""
     access: dict[str, Any] = {"endpointPrivateAccess": True, "endpointPublicAccess": True}
     if public_access_cidrs:
         access["publicAccessCidrs"] = list(public_access_cidrs)
@@ -165,8 +165,11 @@ def _cluster(plan: Plan, public_access_cidrs: Sequence[str]) -> Resource:
 
 
 def _launch_template(plan: Plan, template: Mapping[str, Any]) -> Resource:
-    """Return a launch template. Groups of security on its interfaces: that of EFA, and that of the cluster, without
-    which a node does not reach the API server."""
+    """Return a launch template.
+
+    Its interfaces have the security groups of EFA and of the cluster. A node without the cluster group cannot reach the
+    API server.
+    """
     groups = []
     if template["network_cards"]:
         groups = [
@@ -184,7 +187,8 @@ def _template_key(pool: str) -> str:
 
 
 def _node_group(plan: Plan, group: Mapping[str, Any]) -> Resource:
-    """Return a node group. It has a way out before its nodes start, and files until they are gone."""
+    """Return a node group. It has an internet route before its nodes start, and mount targets until they are
+    deleted."""
     body: dict[str, Any] = {
         "nodeRole": _role("node"),
         "subnets": [_ref(_subnet_key(network.PRIVATE, zone), "SubnetId") for zone in group["zones"]],
@@ -195,7 +199,7 @@ def _node_group(plan: Plan, group: Mapping[str, Any]) -> Resource:
         "taints": group["taints"],
         "hasLaunchTemplate": bool(group["launch_template"]),
         "machineInTemplate": not group["instance_types"],
-        # Nodes follow the cluster, which AWS may have updated.
+        # Nodes have the version of the cluster, because AWS may have updated the cluster.
         "version": _ref("cluster", "version"),
         "tags": _tags(plan),
     }
@@ -222,7 +226,7 @@ def _node_group(plan: Plan, group: Mapping[str, Any]) -> Resource:
 
 
 def _addon(plan: Plan, name: str, chosen: Mapping[str, Any]) -> Resource:
-    """Return an addon; without a version, one that is for the version of the cluster."""
+    """Return an addon. Without a version, it has a version for the Kubernetes version of the cluster."""
     version = str(chosen.get("version") or "")
     body: dict[str, Any] = {
         "configurationValues": json.dumps(dict(chosen.get("configuration") or {}), sort_keys=True),

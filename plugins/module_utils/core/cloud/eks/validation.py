@@ -1,7 +1,9 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Validation of EKSClusters beyond their schema, which has the limits of single fields: what AWS refuses, or what never
-becomes ready."""
+"""Validation of EKSClusters beyond their schema: values that AWS rejects, or that never become ready.
+
+The schema has the limits of single fields.
+"""
 
 from __future__ import annotations
 
@@ -23,21 +25,23 @@ LARGEST, SMALLEST = 16, 28
 _CIDRS = "spec.networking.subnetCidrs"
 _ZONES = "spec.networking.zones"
 _MOST_TAGS = 40
-"""Of our own: AWS allows 50 on an object, and some are set by EKS and by controllers."""
+"""Limit of the collection: AWS allows 50 tags on an object, and EKS and controllers set some of them."""
 _LONGEST_NAME = 251
-"""AWS allows 255 characters in the name of a security group, which is this name and four more."""
+"""AWS allows 255 characters in the name of a security group, and this name has a suffix of four characters."""
 _VERSION = re.compile(r"1\.[0-9]{1,3}")
 _TAG = re.compile(r"[\w\s.:/=+@-]*")
-"""Keys and values of tags that every service takes. EC2 alone takes any, so that IAM would refuse in the middle of a
-run."""
+"""Keys and values of tags that every service accepts. Only EC2 accepts any characters, and IAM would reject others in
+the middle of a run."""
 
 
 def ranges_and_zones(
     cluster: reading.EksCluster, available: Sequence[str], held: Mapping[str, str] | None = None
 ) -> tuple[list[str], list[str]]:
-    """Return the public ranges and their zones. Ranges that the user did not write are as many as there are zones, at
-    least two; there are fewer zones than ranges when the region has not so many. `held`: the zones that subnets have
-    already, by range."""
+    """Return the public ranges and their zones.
+
+    The number of default ranges is the number of zones, and at least two. If the region has too few zones, there are
+    fewer zones than ranges. `held`: the zones of existing subnets, by range.
+    """
     cidrs = list(cluster.subnet_cidrs)
     if cluster.zones:
         return cidrs, list(cluster.zones)
@@ -49,7 +53,7 @@ def ranges_and_zones(
 
 
 def _held(cidr: str, held: Mapping[str, str]) -> str:
-    """Return the zone that the public subnet of a range has, or the private one beside it; empty without both."""
+    """Return the zone of the existing public subnet of a range, or of its private subnet; empty without both."""
     return held.get(cidr) or held.get(str(addresses.private_twin(addresses.network(cidr))), "")
 
 
@@ -57,7 +61,9 @@ def of_zones(
     cluster: reading.EksCluster, cidrs: Sequence[str], zones: Sequence[str], available: Sequence[str] = ()
 ) -> list[Problem]:
     """Return the problems of the zones of subnets and node pools.
-    `available`: the zones that a control plane can be in, empty when they are not known."""
+
+    `available`: the zones that support a control plane, empty if they are unknown.
+    """
     if len(zones) < len(cidrs):
         count = "1 zone" if len(zones) == 1 else f"{len(zones)} zones"
         message = (
@@ -78,14 +84,15 @@ def of_zones(
 
 
 def _missing(zones: Sequence[str], available: Sequence[str]) -> list[tuple[int, str]]:
-    """Return the zones that are not among the available ones, if these are known, each with its place."""
+    """Return the zones that are not available, each with its index. If the available zones are unknown, the list is
+    empty."""
     return [(index, zone) for index, zone in enumerate(zones) if available and zone not in available]
 
 
 def _without_subnet(
     cluster: reading.EksCluster, zone: str, path: str, zones: Sequence[str], available: Sequence[str]
 ) -> Problem:
-    """Return the problem of a pool with a zone that has no subnet of the cluster."""
+    """Return the problem of a pool in a zone without a subnet of the cluster."""
     if available and zone not in available:
         return _unusable(zone, path, available)
     alternative = (
@@ -139,7 +146,7 @@ def of_options(tags: Mapping[str, Any], addons: Mapping[str, Any]) -> list[Probl
 
 
 def _directly(cluster: reading.EksCluster) -> str:
-    """Return the fix for a network setting that an InferenceCluster has no field for."""
+    """Return the fix for a network setting that an InferenceCluster does not support."""
     return (
         "or write an EKSCluster of that name, which has networking.subnetCidrs, and make this source: Existing with "
         f"secretRef.name: {kubeconfig_secret(cluster.name)}"
@@ -252,8 +259,10 @@ def _outside(
 def _collisions(
     ranges: Mapping[str, IPv4Network], cluster: reading.EksCluster, vpc: IPv4Network | None
 ) -> Iterator[Problem]:
-    """Ranges that share addresses, reported at the later one that the user wrote. Twins of ranges that collide do too,
-    which is not worth a second line."""
+    """Yield ranges that overlap, reported at the later range of the manifest.
+
+    Private twins of overlapping ranges overlap too, and are not reported a second time.
+    """
     written_paths = [path for path in ranges if path.startswith(_CIDRS)]
     for index, path in enumerate(written_paths):
         for earlier_path in written_paths[:index]:
@@ -278,7 +287,7 @@ def _collisions(
 
 
 def _suggestion(cluster: reading.EksCluster, vpc: IPv4Network | None) -> str:
-    """Ranges that do, of the size of those that are written."""
+    """Return valid ranges of the same size as the ranges of the cluster."""
     if vpc is None:
         return "Choose other ranges"
     for cidr in cluster.subnet_cidrs:

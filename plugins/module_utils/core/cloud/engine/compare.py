@@ -1,9 +1,10 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Fields of objects, and comparisons of an actual with a desired value, which take the two in this order.
+"""Fields of objects, and comparisons of an actual with a desired value; functions have the two parameters in this
+order.
 
-APIs leave out what has the default value of its type (0, false, empty), write numbers of 64 bits as texts, and fill in
-fields that were not asked for.
+APIs omit default values of a type (0, false, empty), write 64-bit numbers as text, and add fields that the request did
+not contain.
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ from typing import Any
 
 
 def at(value: Any, path: str) -> Any:
-    """Return the value at a path (with dots) of an object; None where there is none."""
+    """Return the value at a path (with dots) of an object, or None if the path does not exist."""
     for field_name in path.split("."):
         value = value.get(field_name) if isinstance(value, Mapping) else None
     return value
 
 
 def put(target: dict[str, Any], path: str, value: Any) -> None:
-    """Set the value at a path (with dots) of an object, whose parts are copied."""
+    """Set the value at a path (with dots) of an object. Its parts are copied."""
     *parents, field_name = path.split(".")
     for parent in parents:
         target[parent] = target = dict(target.get(parent) or {})
@@ -29,7 +30,7 @@ def put(target: dict[str, Any], path: str, value: Any) -> None:
 
 
 def value(actual: Any, desired: Any) -> bool:
-    """Compare one value. What is absent is the default of its type; numbers may be texts."""
+    """Compare one value. A missing value is equal to the default of its type; a number may be a text."""
     if isinstance(desired, bool):
         return bool(actual) is desired
     if isinstance(desired, int) or (isinstance(desired, str) and isinstance(actual, int)):
@@ -38,7 +39,7 @@ def value(actual: Any, desired: Any) -> bool:
 
 
 def subset(actual: Any, desired: Any) -> bool:
-    """Compare by the fields that are desired, in depth."""
+    """Compare only the desired fields, in depth."""
     if isinstance(desired, list) and isinstance(actual, list):
         return len(actual) == len(desired) and all(map(subset, actual, desired))
     if not isinstance(desired, Mapping):
@@ -55,7 +56,7 @@ def narrowed(actual: Any, desired: Any) -> Any:
 
 
 def labels(actual: Any, desired: Any) -> bool:
-    """Compare the labels that are desired; those of others stay."""
+    """Compare the desired labels; labels of other owners are ignored."""
     return all((actual or {}).get(key) == desired_label for key, desired_label in desired.items())
 
 
@@ -65,7 +66,7 @@ def members(actual: Any, desired: Any) -> bool:
 
 
 def superset(actual: Any, desired: Any) -> bool:
-    """Compare a list without an order, to which the cloud may have added."""
+    """Compare a list without an order. The cloud may have added entries."""
     return set(actual or ()) >= set(desired)
 
 
@@ -75,20 +76,23 @@ def numbers(version: Any) -> tuple[int, ...]:
 
 
 def at_least(actual: Any, desired: Any) -> bool:
-    """Compare versions: one that is newer is as good, as none goes back. `1.35` is any `1.35.4`."""
+    """Compare versions. A newer version is equal to the desired version because versions never decrease. `1.35` matches
+    any `1.35.4`."""
     desired_numbers = numbers(desired)
     return numbers(actual)[: len(desired_numbers)] >= desired_numbers
 
 
 def minors(actual: Any, desired: Any) -> list[str]:
-    """Return the versions to go through, oldest first: clouds take one minor version at a time."""
+    """Return the versions of the single updates, oldest first: clouds update one minor version at a time."""
     (major, current_minor), (__, desired_minor) = numbers(actual)[:2], numbers(desired)[:2]
     return [f"{major}.{minor}" for minor in range(current_minor + 1, desired_minor + 1)]
 
 
 def keyed(key: str, *, exactly: bool = False) -> Callable[[Any, Any], bool]:
-    """Return the comparison of lists without an order, whose entries are named by one of their fields (`key`), and are
-    compared by those that are desired. `exactly`: other entries are a difference."""
+    """Return the comparison of lists without an order. Field `key` identifies an entry.
+
+    Only the desired entries are compared. `exactly`: other entries are a difference.
+    """
 
     def same(actual: Any, desired: Any) -> bool:
         actual_entries = {entry.get(key): entry for entry in actual or ()}
@@ -99,7 +103,7 @@ def keyed(key: str, *, exactly: bool = False) -> Callable[[Any, Any], bool]:
 
 
 def _number(number: Any) -> int | None:
-    """Return a number, also of a text; None for what is none."""
+    """Return a number, also from a text; None for other values."""
     if number is None:
         return 0
     try:

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Difference between the actual and the desired state of an object. Only fields that the body has are compared."""
+"""Difference between the actual and the desired state of an object. Only fields of the body are compared."""
 
 from __future__ import annotations
 
@@ -15,8 +15,11 @@ from .kinds import Actual, Field, Kind
 
 @dataclass(frozen=True)
 class Change:
-    """One field that differs. `update`: the update of the provider that changes it. When none can (`action` is
-    immutable), it is empty, and `remediation` says what to do. `effect`: what the update does beside it, for people."""
+    """One different field.
+
+    `update`: the update of the provider that changes it. If no update can (`action` is immutable), it is empty, and
+    `remediation` has the fix. `effect`: the side effect of the update in messages.
+    """
 
     field: str
     action: Literal["update", "immutable"]
@@ -32,13 +35,13 @@ class Change:
 
 
 def diff(kind: Kind, actual: Actual, desired: Mapping[str, Any]) -> list[Change]:
-    """Return the fields in which an object is not as its body (`desired`) says, in the order of the table of kinds."""
+    """Return the fields of an object that differ from its body (`desired`), in the order of the table of kinds."""
     changes = (_change(field, actual, desired) for field in kind.fields if at(desired, field.path) is not None)
     return [change for change in changes if change is not None]
 
 
 def changed(kind: Kind, actual: Actual, changes: Sequence[Change]) -> dict[str, Any]:
-    """Return an object as it is expected after its changes, for what refers to it."""
+    """Return the expected object after its changes, for references to it."""
     expected = {**actual, **(dict.fromkeys(kind.computed, UNKNOWN) if changes else {})}
     actual_paths = {field.path: field.actual or field.path for field in kind.fields}
     for change in changes:
@@ -49,7 +52,7 @@ def changed(kind: Kind, actual: Actual, changes: Sequence[Change]) -> dict[str, 
 def _change(field: Field, actual: Actual, desired: Mapping[str, Any]) -> Change | None:
     actual_field, desired_field = at(actual, field.actual or field.path), at(desired, field.path)
     if has_unknown(desired_field):
-        # Compared once it is known; an update is to be expected.
+        # The value is compared later, when it is known. Until then an update is expected.
         return _update(field, actual_field, desired_field) if field.update else None
     if field.same(actual_field, desired_field):
         return None

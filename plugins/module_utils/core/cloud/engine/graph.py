@@ -1,10 +1,10 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""References of objects to each other, and the order that follows.
+"""References between objects, and the resulting order.
 
-A reference is `{"ref": KEY, "field": PATH}` in place of a value, as the cloud gives many objects their ids when they
-are created. It is replaced by the value at PATH (with dots) of the actual state of the object KEY; while that does not
-exist, by UNKNOWN.
+A reference is `{"ref": KEY, "field": PATH}` instead of a value, because the cloud assigns the IDs of many objects at
+their creation. It is replaced by the value at PATH (with dots) of the actual state of the object KEY, or by UNKNOWN if
+the object does not exist.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from .compare import at
 from .kinds import Resource
 
 Needs = Mapping[str, Collection[str]]
-"""Keys, each with the keys of what it needs."""
+"""Keys, each with the keys of its dependencies."""
 UNKNOWN = "(known after creation)"
-"""Stands for a value that is not known yet, in check mode and before the object is created."""
+"""Placeholder for a value that is unknown in check mode and before the object is created."""
 _KEYS = {"ref", "field"}
 
 
@@ -29,7 +29,7 @@ def references(value: Any) -> Iterator[tuple[str, str]]:
 
 
 def resolve(value: Any, actual: Mapping[str, Mapping[str, Any] | None]) -> Any:
-    """Return a body with values in place of its references. `actual`: the actual state of each object by its key."""
+    """Return a body with its references replaced by values. `actual`: the actual state of each object by its key."""
     if _is_reference(value):
         resolved = at(actual.get(str(value["ref"])), str(value["field"]))
         return UNKNOWN if resolved is None else resolved
@@ -41,7 +41,7 @@ def resolve(value: Any, actual: Mapping[str, Mapping[str, Any] | None]) -> Any:
 
 
 def has_unknown(value: Any) -> bool:
-    """Return whether a value, in depth, is not known yet."""
+    """Return True if a value, or a part of it, is not known yet."""
     return any(leaf == UNKNOWN for leaf in _leaves(value))
 
 
@@ -58,7 +58,7 @@ def _is_reference(value: Any) -> bool:
 
 
 def needs(resources: Iterable[Resource]) -> dict[str, list[str]]:
-    """Return the dependencies of each object: those in the list, and the references in its body."""
+    """Return the dependencies of each object: the keys in its list, and the references in its body."""
     return {
         entry["key"]: list(dict.fromkeys([*entry["needs"], *(key for key, __ in references(entry["body"]))]))
         for entry in resources
@@ -79,7 +79,7 @@ def problem(graph: Needs) -> str:
 
 
 def reverse(graph: Needs) -> dict[str, list[str]]:
-    """Return the order of deletion: each key with those that need it."""
+    """Return the order of deletion: each key with its dependents."""
     return {key: [dependent for dependent, required_keys in graph.items() if key in required_keys] for key in graph}
 
 

@@ -1,9 +1,9 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Declaration of the kinds of objects that a cloud has: one table for each provider.
+"""Declaration of the kinds of objects in a cloud: one table for each provider.
 
-An object is a Resource: one of the list that a plan gives. What an API returns of it is its actual state. The
-fields of its body that the table of its kind declares are compared with the actual state; all others are sent when the
+An object is a Resource: an entry of the list of a plan. The response of its API is its actual state. Only the fields of
+its body that the table of its kind declares are compared with the actual state. All other fields are sent when the
 object is created, and never compared.
 """
 
@@ -20,17 +20,17 @@ Actual = Mapping[str, Any]
 Compare = Callable[[Any, Any], bool]
 """A comparison of the actual with the desired value, in this order."""
 Phase = Literal["ready", "creating", "changing", "degraded", "failed", "deleting"]
-"""Meaning of the state of an object. `degraded`: it works in part, and stays. `failed`: it never became usable,
-so it is deleted and created again. `changing`: it can be used, and is not at rest."""
+"""Meaning of the state of an object. `degraded`: it works in part, and is kept. `failed`: it never became usable, so it
+is deleted and created again. `changing`: it is usable, and a change is in progress."""
 
 
 class Resource(TypedDict):
-    """An object as a plan lists it.
+    """An entry of a plan.
 
-    `key`: its name in the list. `name`: its name in the cloud. `parent`: what it is in, such as `projects/p/global` or
-    a region. `body`: the fields that its API takes; values may be references to other objects (graph.py).
-    `needs`: keys of what has to exist before; references are needs, too. `initial`: more fields that it is created
-    with, which are not compared later, as objects that exist keep what they have.
+    `key`: its name in the list. `name`: its name in the cloud. `parent`: its scope, such as `projects/p/global` or a
+    region. `body`: the fields for its API; values may be references to other objects (graph.py). `needs`: keys of
+    objects that must exist before it; references are also dependencies. `initial`: additional fields for its creation,
+    which are not compared later, because existing objects keep their values.
     """
 
     key: str
@@ -44,8 +44,11 @@ class Resource(TypedDict):
 
 @dataclass(frozen=True)
 class State:
-    """`word`: what the API says, empty for a kind without states. `causes`: why it is degraded or failed, as codes and
-    messages. `remediation`: what to do about them."""
+    """State of an object.
+
+    `word`: the state in the API, empty for a kind without states. `causes`: the causes of a degraded or failed object,
+    as codes and messages. `remediation`: the fix.
+    """
 
     word: str = ""
     phase: Phase = "ready"
@@ -54,17 +57,17 @@ class State:
 
     @property
     def usable(self) -> bool:
-        """Return true if there is nothing to wait for: it is at rest, well or not."""
+        """Return True if no wait is necessary: no change is in progress, even if the object is not healthy."""
         return self.phase in ("ready", "degraded", "failed")
 
     @property
     def ending(self) -> bool:
-        """Return true if it has to be created again: it is being deleted, or never became usable."""
+        """Return True if the object must be created again: it is being deleted, or never became usable."""
         return self.phase in ("failed", "deleting")
 
     @property
     def message(self) -> str:
-        """The causes in one line; empty without any."""
+        """The causes in one line; empty without causes."""
         return "; ".join(
             ": ".join(filter(None, (code, text.rstrip(". ")))) for code, text in self.causes if code or text
         )
@@ -72,13 +75,13 @@ class State:
 
 @dataclass(frozen=True)
 class Field:
-    """A field of a body that is compared with the actual state, when the body has it.
+    """A field of a body that is compared with the actual state if the body has it.
 
-    `path`: its place in the body, with dots. `same`: whether the actual value is as desired. `actual`: its place in
-    the actual state, when that is another. `update`: the update of the provider that changes it; empty when none
-    does. `compared`: the part of the actual value that is compared. `possible`: whether an update can turn
-    one value into the other. `remediation`: what to do when none can, with {before} and {after} in it. `effect`: what
-    the update does beside it, for people ("all its nodes are replaced").
+    `path`: its path in the body, with dots. `same`: the comparison of the actual with the desired value. `actual`: its
+    path in the actual state, if that differs. `update`: the update of the provider that changes it; empty if no update
+    can. `compared`: the part of the actual value that is compared. `possible`: True if an update can change the actual
+    to the desired value. `remediation`: the fix if no update can, with {before} and {after} in it. `effect`: the side
+    effect of the update in messages ("all its nodes are replaced").
     """
 
     path: str
@@ -95,15 +98,17 @@ class Field:
 class Kind:
     """A kind of object.
 
-    `title`: its name in messages. `id`: the field of the actual state that identifies objects of this kind, where
-    they can be renamed; empty where their names do. `owner`: the field (with dots) with the owner labels: a mapping, a
-    list of `{"Key": .., "Value": ..}`, or a text such as a description; empty when objects of this kind have no owner.
-    `status`: the field with the word for its state; empty for a kind without states. `phases`: what these words come
-    to; any other is `changing`. `part_of`: the kind of object that takes it along when it is deleted, and may create
-    it; the `parent` of a part is the scope of that object. `never_deleted`: it stays when everything else is deleted.
-    `uses`: kinds of objects that cannot be deleted while an unlisted object of this kind uses them. `computed`: fields
-    of the actual state that any update may change. `usual`: how long it usually takes until a new one is ready, where
-    that is minutes ("2 to 5 min"). `has_nodes`: pods run on it, and are lost when it is deleted.
+    `title`: its name in messages. `id`: the field of the actual state that identifies objects of this kind, if they can
+    be renamed; empty if their names identify them. `owner`: the field (with dots) with the owner labels: a mapping, a
+    list of `{"Key": .., "Value": ..}`, or a text such as a description; empty if objects of this kind have no owner.
+    `status`: the field with the word for its state; empty for a kind without states. `phases`: the phases of these
+    words; any other word is `changing`.
+
+    `part_of`: the kind of object that deletes it at its own deletion, and may create it; the `parent` of a part is the
+    scope of that object. `never_deleted`: it is kept when everything else is deleted. `uses`: kinds of objects that
+    cannot be deleted while an unlisted object of this kind uses them. `computed`: fields of the actual state that any
+    update may change. `usual`: the usual time until a new object is ready, if it is minutes ("2 to 5 min").
+    `has_nodes`: pods run on it, and are lost when it is deleted.
     """
 
     title: str

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Ownership of objects in a cloud. What does not carry our owner labels is never changed or deleted."""
+"""Ownership of objects in a cloud. Objects without the owner labels of the fleet are never changed or deleted."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from .kinds import Kind
 class Owners:
     """The owner labels of a cloud.
 
-    `cluster`, `manager`, `fleet`: their keys. `managed_by`: the value of `manager` on all that is ours. `word`: what
-    the cloud calls labels (`labels`, `tags`). `setting`: the variable of the role that names the fleet.
+    `cluster`, `manager`, `fleet`: their keys. `managed_by`: the value of `manager` on all objects of the collection.
+    `word`: the term of the cloud for labels (`labels`, `tags`). `setting`: the variable of the role for the name of the
+    fleet.
     """
 
     cluster: str
@@ -32,7 +33,7 @@ class Owners:
         return (self.cluster, self.manager, self.fleet)
 
     def of(self, kind: Kind, value: Mapping[str, Any]) -> dict[str, str]:
-        """Return the owner labels of an object or of a body, as far as it has them."""
+        """Return the owner labels of an object or of a body. Missing labels are omitted."""
         owner_labels = labels(at(value, kind.owner)) if kind.owner else {}
         return {key: owner_labels[key] for key in self.keys if key in owner_labels}
 
@@ -63,7 +64,7 @@ class Owners:
 
 
 def labels(value: Any) -> dict[str, str]:
-    """Return labels as a mapping: of a mapping, of a list of `{"Key": .., "Value": ..}`, or of a text `key=value …`."""
+    """Return labels as a mapping: from a mapping, a list of `{"Key": .., "Value": ..}`, or a text `key=value …`."""
     if isinstance(value, Mapping):
         return {str(key): str(entry) for key, entry in value.items()}
     if isinstance(value, str):

@@ -67,7 +67,7 @@ CLOUD = Cloud(
             "ca_file": {"type": "path"},
         },
         of=_login,
-        # The project is that of the cluster, so what is written of it wins.
+        # The project belongs to the cluster, so the project of a connection overrides the variable.
         defaults={"gke_cluster_project": "project"},
         overrides={
             "gke_cluster_credentials_file": "credentials_file",
@@ -97,9 +97,9 @@ CLOUD = Cloud(
         node_label="cloud.google.com/gke-nodepool",
         gpu_label="cloud.google.com/gke-accelerator",
         no_device_plugin="gke-no-default-nvidia-gpu-device-plugin=true",
-        # Where the driver installer puts it on Container-Optimized OS, whose root is read-only.
+        # The directory of the driver installer on Container-Optimized OS, because its root is read-only.
         driver_root="/home/kubernetes/bin/nvidia",
-        # Of managed DRANET.
+        # DeviceClass of managed DRANET.
         network_device_classes=("mrdma.google.com",),
         metadata_hosts=("metadata.google.internal", "metadata.goog"),
         metadata_networks=("fd20:ce::254/128",),

@@ -1,8 +1,8 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Comparisons of values of Google Cloud, besides those of the engine: the actual and the desired value, in this order.
+"""Comparisons of values of Google Cloud, in addition to the engine: the actual and the desired value, in this order.
 
-Google names other objects by URLs of various lengths, and adds labels and taints of its own.
+Google refers to other objects by URLs of various lengths, and adds its own labels and taints.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ _OWN_LABELS = (
     "gke-no-default-nvidia",
     "nvidia.com/gpu.present",
 )
-"""Beginning of labels of nodes that only a plan sets: one that it does not have goes. Others stay."""
+"""Prefixes of node labels that only a plan sets: a label that the plan does not have is removed. Other labels are left
+unchanged."""
 _GOOGLE_TAINTS = (
     "nvidia.com/",
     "cloud.google.com/",
@@ -28,35 +29,35 @@ _GOOGLE_TAINTS = (
     "google.com/",
     "sandbox.gke.io/",
 )
-"""Beginnings of keys of taints that GKE itself sets."""
+"""Prefixes of keys of taints that GKE itself sets."""
 _ALIASES = ("latest", "-")
 
 
 def node_labels(actual: Any, desired: Any) -> bool:
-    """Labels of nodes: those that are desired, and no other that only a plan sets."""
+    """Compare node labels: the desired labels, and no other label with a prefix of the plan."""
     return with_node_labels(actual, desired) == dict(actual or {})
 
 
 def with_node_labels(actual: Any, desired: Any) -> dict[str, str]:
-    """The labels that nodes should have: those that are desired, and those of others."""
+    """Return the node labels to send: the desired labels, and the labels of other owners."""
     unmanaged_labels = {key: content for key, content in (actual or {}).items() if not key.startswith(_OWN_LABELS)}
     return {**unmanaged_labels, **desired}
 
 
 def own_node_labels(actual: Any, desired: Any) -> Any:
-    """The labels that are there, without those of others."""
+    """Return the actual labels without the labels of other owners."""
     actual_labels = (actual or {}).items()
     return actual and {key: content for key, content in actual_labels if key in desired or key.startswith(_OWN_LABELS)}
 
 
 def reference(actual: Any, desired: Any) -> bool:
-    """The name of another object: alone, from its project on, or as a URL."""
+    """Compare references to another object: only its name, a path from its project on, or a URL."""
     actual_parts, desired_parts = _parts(actual), _parts(desired)
     return actual_parts[-1:] == desired_parts[-1:] if len(actual_parts) == 1 else actual_parts == desired_parts
 
 
 def networks(actual: Any, desired: Any) -> bool:
-    """Interfaces of nodes in their order: each with the network and subnetwork, named by name or URL."""
+    """Compare interfaces of nodes in order: each with its network and subnetwork, by name or URL."""
     actual_networks = actual or ()
     return len(actual_networks) == len(desired) and all(
         reference(actual_network.get(field), desired_network[field])
@@ -66,19 +67,19 @@ def networks(actual: Any, desired: Any) -> bool:
 
 
 def node_account(actual: Any, desired: Any) -> bool:
-    """The service account of nodes; that of Compute Engine is called default, or by its address."""
+    """Compare the service account of nodes. The account of Compute Engine is named `default`, or by its address."""
     if desired == "default":
         return not actual or actual == "default" or str(actual).endswith("-compute@developer.gserviceaccount.com")
     return bool(actual == desired)
 
 
 def datapath(actual: Any, desired: Any) -> bool:
-    """The datapath provider; one that is not said is the older one."""
+    """Compare the datapath provider; an unset provider is the legacy datapath."""
     return bool((actual or "LEGACY_DATAPATH") == desired)
 
 
 def authorized_networks(actual: Any, desired: Any) -> bool:
-    """Networks that reach a control plane, without an order; the text for people counts, too."""
+    """Compare the networks with access to a control plane, without an order. Display names are compared, too."""
     actual_config = actual or {}
     return bool(actual_config.get("enabled")) and _networks(actual_config) == _networks(desired)
 
@@ -88,15 +89,15 @@ def _networks(config: Any) -> set[tuple[str, str]]:
 
 
 def version(actual: Any, desired: Any) -> bool:
-    """A version of Kubernetes, or a newer one, as its channel installs newer ones.
+    """Compare a version of Kubernetes. A newer version is equal, because its channel installs newer versions.
 
-    Aliases name what is newest at the time, and are fulfilled by any.
+    Aliases stand for the newest version at the time, so any version matches.
     """
     return desired in _ALIASES or compare.at_least(actual, desired)
 
 
 def wider(actual: Any, desired: Any) -> bool:
-    """Return whether a range is within another, as which it can grow."""
+    """Return True if the desired range contains the actual range, so the range can grow to it."""
     try:
         return addresses.within(addresses.network(str(actual)), addresses.network(str(desired)))
     except addresses.AddressError:
@@ -104,13 +105,13 @@ def wider(actual: Any, desired: Any) -> bool:
 
 
 def own_ranges(actual: Any, desired: Any) -> Any:
-    """The secondary ranges that are there, without those of others."""
+    """Return the actual secondary ranges without the ranges of other owners."""
     names = {entry["rangeName"] for entry in desired}
     return actual and [entry for entry in actual if entry["rangeName"] in names]
 
 
 def more_ranges(actual: Any, desired: Any) -> bool:
-    """Return whether those that are desired are there already, or not at all: one that is there cannot be changed."""
+    """Return True if no desired range differs from an existing range, because an existing range cannot be changed."""
     actual_ranges = {entry["rangeName"]: entry for entry in actual or ()}
     return all(
         entry["rangeName"] not in actual_ranges
@@ -120,17 +121,17 @@ def more_ranges(actual: Any, desired: Any) -> bool:
 
 
 def taints(actual: Any, desired: Any) -> bool:
-    """Taints of nodes, without an order, but for those that GKE itself sets."""
+    """Compare taints of nodes, without an order and without the taints of GKE."""
     return _taints(_of_others(actual)) == _taints(_of_others(desired))
 
 
 def own_taints(actual: Any, _desired: Any) -> Any:
-    """The taints that are there, without those that GKE itself sets."""
+    """Return the actual taints without the taints of GKE."""
     return _of_others(actual)
 
 
 def with_taints(actual: Any, desired: Any) -> list[dict[str, Any]]:
-    """The taints that nodes should have: those that are desired, and those that GKE itself sets."""
+    """Return the taints to send: the desired taints, and the taints of GKE."""
     google = [dict(entry) for entry in actual or () if entry["key"].startswith(_GOOGLE_TAINTS)]
     desired_taints = {(entry["key"], entry.get("effect")) for entry in desired}
     return [
@@ -148,6 +149,6 @@ def _taints(entries: Sequence[Mapping[str, Any]]) -> set[tuple[str, str, str]]:
 
 
 def _parts(url: Any) -> list[str]:
-    """The parts of a URL from the project on."""
+    """Return the parts of a URL from the project on."""
     segments = str(url or "").split("/")
     return segments[segments.index("projects") :] if "projects" in segments else segments

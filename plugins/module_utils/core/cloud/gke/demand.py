@@ -16,7 +16,7 @@ from . import node_pools, validation
 
 Wire = Mapping[str, Any]
 
-# Which quotas Google counts is not certain, and when it comes to it, it refuses clearly.
+# The quotas that Google counts are not certain, and Google rejects a request with a clear error.
 WORDS = QuotaWords(
     holder="project",
     ask="Ask for more in the Google Cloud console (IAM & Admin, Quotas & System Limits)",
@@ -27,11 +27,11 @@ ALL_GPUS = "GPUS_ALL_REGIONS"
 """The quota for all regions of a project together."""
 _CPUS, _ADDRESSES, _DISKS = "CPUS", "IN_USE_ADDRESSES", "SSD_TOTAL_GB"
 _DISK_GB = 100
-"""Disk that GKE gives a node that asks for none."""
+"""Disk size of a node without a size in the manifest, in GB."""
 _ZONES = 3
-"""In how many zones of its region GKE has the nodes of a pool that names none."""
+"""Number of zones that GKE selects in the region for a pool without zones."""
 _SHARED_CPUS = ("e2", "f1", "g1", "n1")
-"""Families of machines that count against CPUS. Others have a quota of their own, or only one of GPUs."""
+"""Machine families that count against CPUS. Other families have a separate quota, or only a quota of GPUs."""
 _GPU_METRICS = {"nvidia-a100-80gb": "NVIDIA_A100_80GB_GPUS", "nvidia-h100-80gb": "NVIDIA_H100_GPUS"}
 
 
@@ -41,8 +41,10 @@ def zones_of(region: str, zones: Iterable[str]) -> list[str]:
 
 
 def of_pool(cluster: str, pool: Wire, account: Account, there: Mapping[str, int | None]) -> QuotaDemand:
-    """Return the demand of a node pool as it is sent. `cluster`: its name in messages. `account`: the project in the
-    region. `there`: the pools that exist."""
+    """Return the demand of a node pool in the format of the request.
+
+    `cluster`: its name in messages. `account`: the project in the region. `there`: the existing pools.
+    """
     zones = len(pool.get("locations") or account.zones[:_ZONES]) or _ZONES
     return QuotaDemand(
         cluster=cluster,
@@ -57,8 +59,8 @@ def of_pool(cluster: str, pool: Wire, account: Account, there: Mapping[str, int 
 
 
 def of_cluster(manifest: Object, account: Account, there: Mapping[str, int | None]) -> list[QuotaDemand]:
-    """Return the demands of the pools of a GKECluster (wire form). `there`: the nodes of those
-    that exist. Raises InvalidResource."""
+    """Return the demands of the pools of a GKECluster (wire form). `there`: the nodes of the existing pools. Raises
+    InvalidResource."""
     cluster = validation.VALIDATION.read(manifest)
     return [
         replace(
@@ -88,8 +90,8 @@ def family(machine_type: str) -> str:
 
 
 def _takes(pool: Wire, vcpus: int, known: Collection[str]) -> Counter[str]:
-    """Return the quota usage of one node, by metric. A node has an address reached from outside, and an SSD.
-    `known`: the metrics of the region."""
+    """Return the quota usage of one node, by metric. A node has an external address and an SSD. `known`: the metrics of
+    the region."""
     kind = machine_type(pool)
     family_metric = f"{family(kind).upper()}_{_CPUS}"
     takes = Counter({_ADDRESSES: 1, _DISKS: int(pool["config"].get("diskSizeGb") or _DISK_GB)})
@@ -104,7 +106,7 @@ def _takes(pool: Wire, vcpus: int, known: Collection[str]) -> Counter[str]:
 
 
 def _gpu_metric(accelerator: str) -> str:
-    """The quota of a region for a type of accelerators: `NVIDIA_L4_GPUS` of nvidia-l4, `NVIDIA_T4_GPUS` of
+    """Return the regional quota for an accelerator type: `NVIDIA_L4_GPUS` for nvidia-l4, `NVIDIA_T4_GPUS` for
     nvidia-tesla-t4."""
     name = accelerator.replace("-tesla-", "-").replace("-", "_").upper()
     return _GPU_METRICS.get(accelerator) or f"{name}_GPUS"

@@ -2,8 +2,8 @@
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """Hints for errors of Google's APIs and of operations, and for conditions of a cluster or a node pool.
 
-Codes are those of google.rpc.Code, of google.rpc.ErrorInfo (`reason`), of errors of Compute Engine, and of the
-conditions of GKE (StatusCondition.Code).
+Codes are from google.rpc.Code, google.rpc.ErrorInfo (`reason`), errors of Compute Engine, and conditions of GKE
+(StatusCondition.Code).
 """
 
 from __future__ import annotations
@@ -117,7 +117,8 @@ _TEXTS = {
 }
 _VAGUE = {
     "FAILED_PRECONDITION": _BUSY,
-    # UNAVAILABLE is also the code of operations that lack machines. Their message has the code of Compute Engine.
+    # UNAVAILABLE is also the code of operations without available machines. Their message has the code of Compute
+    # Engine.
     "INTERNAL UNAVAILABLE UNKNOWN": _RETRY,
     "INVALID_ARGUMENT OUT_OF_RANGE badRequest invalid": _INVALID,
     "PERMISSION_DENIED forbidden": _PERMISSIONS,

@@ -1,8 +1,8 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Table of the kinds of objects in Google Cloud for the engine: how each is created, and how its fields are updated.
+"""Table of the kinds of objects in Google Cloud for the engine: their creation, and the updates of their fields.
 
-The `parent` of an object is the path of what it is in, such as `projects/p/global`.
+The `parent` of an object is the path of its scope, such as `projects/p/global`.
 
 ===============  ====================  ================================  ==============================================
 kind             service, collection   created by POST to collection     updated by
@@ -20,9 +20,9 @@ iam-member       cloudresourcemanager  POST P:setIamPolicy with what     the sam
                  (policy of P)         POST P:getIamPolicy answered
 ===============  ====================  ================================  ==============================================
 
-The modules beside this one are pure, too: requests.py has the calls that find, create, update, list and delete an
-object, compare.py what is compared Google's way, policies.py members of a policy, operations.py operations,
-orphans.py what a cluster left, hints.py what to do about an error.
+The other modules of this package are pure, too: requests.py has the calls that find, create, update, list and delete an
+object, compare.py comparisons that are specific to Google, policies.py members of a policy, operations.py operations,
+orphans.py orphans of a cluster, hints.py hints for errors.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ SERVICES = {
     "file": "https://file.googleapis.com",
     "cloudbilling": "https://cloudbilling.googleapis.com",
 }
-"""The services that are used, and where they are unless the arguments say otherwise. Paths are added to these."""
+"""The services, and their base URLs unless the arguments override them. Paths are added to these URLs."""
 VERSIONS = {name: "compute/v1" if name == "compute" else "v1" for name in SERVICES}
-"""Beginnings of the paths of services."""
+"""Prefixes of the paths of services."""
 
 OPERATIONS = ("compute", "container", "serviceusage", "file")
-"""The services whose changes are operations; those of the others are over with the answer."""
+"""The services that return operations for changes. Changes of the other services are complete with the response."""
 
 _STATES: Mapping[str, tuple[str, Mapping[str, Phase]]] = {
     "compute": ("state", {"READY": "ready"}),
@@ -67,15 +67,18 @@ _STATES: Mapping[str, tuple[str, Mapping[str, Phase]]] = {
     "serviceusage": ("state", {"ENABLED": "ready"}),
     "cloudresourcemanager": ("state", {"DELETED": "failed"}),
 }
-"""Of a service: the field with the state of an object, which kinds without states do not have, and the phases."""
+"""By service: the field with the state of an object, and the phases. Kinds without states do not have the field."""
 _AGAIN = "or remove the cluster and provision it again"
 _NETWORK = f"Google cannot change it. Set it back, {_AGAIN}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Kind(kinds.Kind):
-    """A kind of object in Google Cloud. `wrap`: the key that the body has in the request that creates it.
-    `update_only`: fields of a body that are not sent to create it."""
+    """A kind of object in Google Cloud.
+
+    `wrap`: the key of the body in the request that creates the object. `update_only`: fields of a body that are not
+    sent to create it.
+    """
 
     service: str
     collection: str
@@ -216,6 +219,7 @@ LEFT: dict[str, Kind] = {
     "filestore": _kind("file", "instances", "Filestore instance"),
     "firewall": _kind("compute", "firewalls", "firewall rule"),
 }
-"""Kinds that no plan has, as a cluster makes it: it is found and deleted when the cluster is gone (orphans.py)."""
+"""Kinds of orphans. No plan has them because a cluster creates them. They are deleted after the cluster
+(orphans.py)."""
 
 EVERY: dict[str, Kind] = {**KINDS, **LEFT}

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Machine types that come with their GPUs: which, and how many. Google refuses others with them.
+"""Machine types with built-in GPUs: the type and number of the GPUs. Google rejects other GPUs for these machine types.
 
 Compute Engine documentation, "Accelerator-optimized machine family" and "GPU machine types".
 """
@@ -23,7 +23,7 @@ ACCELERATORS: dict[str, tuple[str, int]] = {
     "a4-highgpu-8g": (_B200, 8),
     "a4x-highgpu-4g": ("nvidia-gb200", 4),
 }
-"""The type and number of the accelerators of a machine type. What is not here may have any, or is not known."""
+"""The type and number of the accelerators of a machine type. A missing machine type supports any, or is unknown."""
 
 _NEWER = ("a3", "a4", "a4x")
 _ARM = ("a4x", "c4a", "n4a", "t2a")
@@ -31,7 +31,8 @@ _NOT_ON_DEMAND = ("a3-ultragpu-", "a4-", "a4x-", *(f"a3-highgpu-{count}g" for co
 
 
 def needs_gvnic(machine_type: str) -> bool:
-    """Return whether machines of a type have Google's virtual network interface only ("Using Google Virtual NIC")."""
+    """Return True if machines of a type only support Google's virtual network interface ("Using Google Virtual
+    NIC")."""
     return machine_type.partition("-")[0] in _NEWER
 
 
@@ -42,11 +43,11 @@ def architecture(machine_type: str) -> str:
 
 
 def is_reserved_only(machine_type: str) -> bool:
-    """Return whether machines of a type are to be had by reservation, Spot or flex-start only ("Accelerator-optimized
+    """Return True if machines of a type are only available by reservation, Spot or flex-start ("Accelerator-optimized
     machine family", "Consumption options")."""
     return machine_type.startswith(_NOT_ON_DEMAND)
 
 
 def is_rare(machine_type: str) -> bool:
-    """Return whether a new project has no quota for machines of a type that are sold on demand ("GPU quotas")."""
+    """Return True if a new project has no quota for machines of a type that is available on demand ("GPU quotas")."""
     return machine_type.partition("-")[0] in _NEWER

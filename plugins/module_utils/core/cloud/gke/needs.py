@@ -1,7 +1,9 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Needs of node pools that a project of Google Cloud may not have: reservations, Spot, flex-start, networks, and
-machines that are sold by reservation or quota only."""
+"""Requirements of node pools that a Google Cloud project might not meet.
+
+These are reservations, Spot, flex-start, networks, and machines that require a reservation or a quota.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +19,13 @@ _QUOTAS = "IAM & Admin, Quotas & System Limits"
 
 
 def needs(pool: Mapping[str, Any]) -> list[Need]:
-    """Return the needs of a pool (wire form) beyond those of pools that every project can have."""
+    """Return the requirements of a pool (wire form) that not every project meets."""
     return [*_capacity(pool), *_networks(pool)]
 
 
 def _capacity(pool: Mapping[str, Any]) -> Iterator[Need]:
-    """Yield the kind of capacity that machines come from. One that is chosen stands for that of the machine type."""
+    """Yield the capacity requirement of a pool. A selected capacity type overrides the requirement of the machine
+    type."""
     machine, affinity = str(pool["machineType"]), pool.get("reservationAffinity") or {}
     zones = ", ".join(pool.get("zones") or ()) or "its zones"
     if affinity.get("consumeReservationType") == SPECIFIC:

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The node pools of a GKECluster, as the API of GKE takes them. Numbers of nodes are for each zone."""
+"""The node pools of a GKECluster, in the format of the GKE API. Node counts apply to each zone."""
 
 from __future__ import annotations
 
@@ -15,17 +15,20 @@ from . import machines
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 IMAGE_TYPE = "COS_CONTAINERD"
 DRA_LABEL = "cloud.google.com/gke-nvidia-gpu-dra-driver"
-"""Label by which the autoscaler of GKE knows that nodes of the pool will publish their GPUs in ResourceSlices. Without
-it, a pool of no nodes never grows for a pod that claims one."""
+"""Label that announces the GPUs of new nodes in ResourceSlices to the autoscaler of GKE. Without it, an empty pool
+never grows for a pod that claims a GPU."""
 RESERVATION_KEY = "compute.googleapis.com/reservation-name"
 
 
 def node_pool(pool: Mapping[str, Any], labels: Mapping[str, str], version: str, account: str = "") -> dict[str, Any]:
-    """The NodePool of a pool (wire form, with defaults). `labels` are for its machines in Google Cloud,
-    `account` is the service account of its nodes where the manifest names one.
+    """Return the NodePool of a pool (wire form, with defaults).
 
-    GKE refuses a start outside the bounds, and a largest size of 0: a pool of no nodes may have one, which nothing asks
-    for as no replica is placed on it. GKE keeps what claims no GPU off nodes with GPUs by a taint of its own.
+    `labels` are for its machines in Google Cloud. `account` is the service account of its nodes if the manifest sets
+    it.
+
+    GKE rejects an initial size outside the bounds, and a maximum size of 0. A pool without nodes therefore has a
+    maximum size of 1, and no replica is scheduled on it. A taint of GKE excludes pods without a GPU claim from nodes
+    with GPUs.
     """
     min_nodes = pool["minNodeCount"]
     max_nodes = max(pool["maxNodeCount"], 1)
@@ -54,15 +57,19 @@ def node_pool(pool: Mapping[str, Any], labels: Mapping[str, str], version: str, 
 
 
 def initial(pool: Mapping[str, Any], account: str) -> dict[str, Any]:
-    """Return the initial settings of a pool that the manifest does not set. GKE cannot change them later, so existing
-    pools keep theirs. `account`: the service account of its nodes, empty when the manifest names one."""
+    """Return the initial settings of a pool that the manifest does not set.
+
+    GKE cannot change them later, so existing pools keep their settings. `account`: the service account of its nodes,
+    empty if the manifest sets it.
+    """
     config: dict[str, Any] = {"serviceAccount": account} if account else {}
     if not pool.get("shieldedInstanceConfig"):
         config["shieldedInstanceConfig"] = {"enableSecureBoot": True, "enableIntegrityMonitoring": True}
     if pool.get("gvnic") is None and machines.needs_gvnic(pool["machineType"]):
         config["gvnic"] = {"enabled": True}
     if machines.architecture(pool["machineType"]) == "arm64":
-        # Pods select pools, and GPUs have a taint of their own: engines need not tolerate GKE's taint of Arm nodes.
+        # Pods select pools, and GPU nodes have a separate taint, so engines do not need to tolerate GKE's taint of Arm
+        # nodes.
         config["taintConfig"] = {"architectureTaintBehavior": "NONE"}
     return {"config": config}
 
@@ -75,7 +82,7 @@ def _config(pool: Mapping[str, Any], labels: Mapping[str, str]) -> dict[str, Any
         "labels": pools.labels(pool),
         "taints": [],
         "resourceLabels": dict(labels),
-        # Also when false, so that a pool that has them is seen to differ.
+        # False is sent too, so a pool with these settings is detected as different.
         "spot": bool(pool.get("spot")),
         "flexStart": bool(pool.get("flexStart")),
     }
@@ -98,15 +105,17 @@ def _config(pool: Mapping[str, Any], labels: Mapping[str, str]) -> dict[str, Any
 def _accelerator(gpu: Mapping[str, Any], driver: str) -> dict[str, Any]:
     return {
         "acceleratorType": gpu["acceleratorType"],
-        # A number of 64 bits, which is a text in JSON.
+        # A 64-bit number is a text in JSON.
         "acceleratorCount": str(gpu["acceleratorCount"]),
         "gpuDriverInstallationConfig": {"gpuDriverVersion": driver},
     }
 
 
 def _upgrade_settings(pool: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the upgrade settings of a pool: for GPUs such as need no spare machine. GKE's own default adds one first,
-    and the upgrade fails where there is none."""
+    """Return the upgrade settings of a pool. For GPUs, an upgrade requires no spare machine.
+
+    The default of GKE adds a machine first, and the upgrade fails without a spare machine.
+    """
     chosen = pool.get("upgradeSettings")
     if chosen is None and pool["role"] == pools.GPU and not pool.get("flexStart"):
         chosen = {"maxSurge": 0, "maxUnavailable": 1}
@@ -114,7 +123,8 @@ def _upgrade_settings(pool: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _reservation_affinity(pool: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the reservations of a pool; machines of flex-start are never reserved ones, and GKE wants that said."""
+    """Return the reservations of a pool. GKE requires the value NONE for flex-start machines, because they cannot be
+    reserved."""
     chosen = pool.get("reservationAffinity") or {}
     kind = chosen.get("consumeReservationType") or (NONE if pool.get("flexStart") else "")
     if kind == SPECIFIC:
@@ -123,7 +133,7 @@ def _reservation_affinity(pool: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def has_networks(pool: Mapping[str, Any]) -> bool:
-    """Return whether nodes of a pool have more than one interface."""
+    """Return True if nodes of a pool have additional network interfaces."""
     return bool(_networks(pool))
 
 

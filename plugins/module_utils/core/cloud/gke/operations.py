@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Operations of Google's APIs: where they are read, whether they are over, and what went wrong."""
+"""Operations of Google's APIs: their paths, their progress, and their errors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .kinds import EVERY, OPERATIONS, VERSIONS
 
 Operation = Mapping[str, Any]
 
-# The codes of google.rpc.Code, by their number.
+# The codes of google.rpc.Code, by number.
 _CODES = (
     *("OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND", "ALREADY_EXISTS"),
     *("PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION", "ABORTED", "OUT_OF_RANGE", "UNIMPLEMENTED"),
@@ -41,12 +41,12 @@ def of(resource: Mapping[str, Any], operations: Iterable[Operation]) -> list[Ope
 
 
 def is_operation(kind: str, answer: Operation) -> bool:
-    """Return whether the answer to a change is an operation to wait for."""
+    """Return True if the response to a change is an unfinished operation."""
     return EVERY[kind].service in OPERATIONS and "name" in answer and not done(answer)
 
 
 def done(operation: Operation) -> bool:
-    """Return whether an operation is over, well or not."""
+    """Return True if an operation is finished, successfully or not."""
     return operation.get("status") == "DONE" or operation.get("done") is True
 
 
@@ -61,8 +61,11 @@ def errors(operation: Operation) -> list[tuple[str, str]]:
 
 
 def causes(actual: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the causes of a degraded or failed cluster or node pool: codes and messages of its conditions, else its
-    message. Older codes of a condition are in `code`, newer ones in `canonicalCode`."""
+    """Return the causes of a degraded or failed cluster or node pool: codes and messages of its conditions, or its
+    message.
+
+    Older codes of a condition are in `code`, newer codes in `canonicalCode`.
+    """
     condition_causes = []
     for condition in actual.get("conditions") or ():
         code = condition.get("code") or ""
@@ -74,7 +77,7 @@ def causes(actual: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def progress(operation: Operation) -> str:
-    """Return how far an operation is, in a few words."""
+    """Return the progress of an operation, in a few words."""
     status = str(operation.get("status") or ("DONE" if operation.get("done") else "RUNNING"))
     percent = operation.get("progress")
     if isinstance(percent, int) and not done(operation):
@@ -84,5 +87,5 @@ def progress(operation: Operation) -> str:
 
 
 def code(number: Any) -> str:
-    """The name of a code of google.rpc.Code; a name itself stays."""
+    """Return the name of a code of google.rpc.Code; a name is returned unchanged."""
     return _CODES[number] if isinstance(number, int) and 0 <= number < len(_CODES) else str(number or "UNKNOWN")

@@ -1,11 +1,11 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Orphans of a GKE cluster in its project: those of the cluster, and the order in which they are deleted.
+"""Orphans of a GKE cluster in its project: their detection, and their order of deletion.
 
-Controllers in a cluster make load balancers for Services, and drivers make disks and Filestore instances for volumes.
-When the cluster goes first, all of it stays: it costs money, and keeps the network from being deleted. Each cluster has
-a network of its own, so what is in it and has a name that controllers give is the cluster's. The rest of a load
-balancer is in no network. It is known by what it refers to, or by its name:
+Controllers in a cluster create load balancers for Services, and drivers create disks and Filestore instances for
+volumes. If the cluster is deleted first, these objects remain: they cost money, and prevent the deletion of the
+network. Each cluster has its own network, so objects in it with the name of a controller belong to the cluster. The
+other objects of a load balancer are not in a network. They are identified by their references, or by their names:
 
 ==============================  =======================================================================================
 name                            of
@@ -18,8 +18,8 @@ gkegw1-..., gkemcg1-...         a Gateway
 gke-..., gk3-...                GKE itself
 ==============================  =======================================================================================
 
-CLUSTER is eight or sixteen characters that only the cluster has. What shows them is deleted last: the firewall rules,
-which are in the network. So what an interrupted run left is known by the next one.
+CLUSTER is eight or sixteen characters that are unique to the cluster. The firewall rules, which are in the network,
+contain these characters. They are deleted last, so the next run can identify the orphans of an interrupted run.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from .kinds import EVERY, LEFT, VERSIONS
 Wire = Mapping[str, Any]
 
 VOLUMES = ("disk", "filestore")
-"""Kinds of what has data in it."""
+"""Kinds of objects that contain data."""
 
 _GLOBAL = ("firewall", "http-health-check")
 _FIREWALL = "firewall"
@@ -46,7 +46,7 @@ _SERVICE = r"a[0-9a-f]{31,32}"
 _CONTROLLERS = re.compile(rf"(k8s\d?|gkegw1|gkemcg1)-.+|{_SERVICE}(-hc)?")
 _GKE = re.compile(r"(gke|gk3)-.+")
 _OF_GKE = (_FIREWALL, "forwarding-rule", "address")
-"""Kinds of what GKE itself creates in the network of a cluster, and deletes with it."""
+"""Kinds of objects that GKE itself creates in the network of a cluster, and deletes with the cluster."""
 _BALANCER = re.compile(rf"(?:k8s-fw-|k8s-)?({_SERVICE})(?:-http-hc|-hc)?")
 _CLUSTERS = (
     re.compile(r"k8s-ig--([0-9a-z]+)"),
@@ -55,8 +55,8 @@ _CLUSTERS = (
     re.compile(r"k8s[123]-(?:[a-z0-9]{2,4}-)?([0-9a-z]{8})-.+"),
 )
 
-# The kinds that an object in no network depends on: it is the cluster's only if all of them are. Each kind comes
-# after those that it needs.
+# Dependencies of kinds outside of networks. An object belongs to the cluster only if all its dependencies do. Each kind
+# is listed after its dependencies.
 _BENEATH: Mapping[str, tuple[str, ...]] = {
     "target-pool": (),
     "backend-service": ("endpoint-group", "instance-group"),
@@ -66,7 +66,7 @@ _BENEATH: Mapping[str, tuple[str, ...]] = {
     "forwarding-rule": ("target-pool", "target-http-proxy", "target-https-proxy", "backend-service"),
 }
 _CHECKS = ("health-check", "http-health-check")
-# Fields of a body that name what uses the object, not what it uses.
+# Fields of a body with the users of the object, not its dependencies.
 _USERS = ("users", "usedBy")
 _NOT_REFERENCES = (*_USERS, "selfLink", "selfLinkWithId")
 
@@ -79,7 +79,7 @@ _VOLUME = re.compile(r"pvc-.+")
 
 @dataclass(frozen=True)
 class Thing:
-    """Something in a project. `parent`: what it is in, such as `projects/p/regions/r`. `body`: what its API returns."""
+    """An object in a project. `parent`: its scope, such as `projects/p/regions/r`. `body`: the response of its API."""
 
     kind: str
     parent: str
@@ -92,7 +92,7 @@ class Thing:
 
     @property
     def place(self) -> str:
-        """`global`, a region, a zone."""
+        """`global`, a region, or a zone."""
         return self.parent.rpartition("/")[2]
 
     @property
@@ -107,23 +107,23 @@ class Thing:
 
     @property
     def going(self) -> bool:
-        """Return whether it is being deleted already."""
+        """Return True if the object is already being deleted."""
         return "DELETING" in (self.body.get("state"), self.body.get("status"))
 
     @cached_property
     def needs(self) -> frozenset[str]:
-        """The paths of what it refers to."""
+        """The paths of its references."""
         return frozenset(_paths({key: content for key, content in self.body.items() if key not in _NOT_REFERENCES}))
 
     @cached_property
     def users(self) -> frozenset[str]:
-        """The paths of what it says that it is used by."""
+        """The paths of its users, from its own fields."""
         return frozenset(_paths({key: content for key, content in self.body.items() if key in _USERS}))
 
 
 @dataclass(frozen=True)
 class Where:
-    """The cluster, and its network and subnetwork by their paths. `is_gone`: whether the cluster is deleted."""
+    """The cluster, and the paths of its network and subnetwork. `is_gone`: True if the cluster is deleted."""
 
     project: str
     region: str
@@ -133,21 +133,24 @@ class Where:
     is_gone: bool
 
     def holds(self, thing: Thing) -> bool:
-        """Return whether something is in the network of the cluster."""
+        """Return True if an object is in the network of the cluster."""
         if thing.kind == "filestore":
             networks = thing.body.get("networks") or ()
             return any(compare.reference(interface.get("network"), self.network) for interface in networks)
         return bool({self.network, self.subnetwork} & thing.needs)
 
     def reaches(self, place: str) -> bool:
-        """Return whether the cluster makes things there: in its region and its zones, and what is global."""
+        """Return True if the cluster creates objects in a location: its region, its zones, and the global location."""
         return place in ("global", self.region) or place.startswith(f"{self.region}-")
 
 
 @dataclass(frozen=True)
 class Found:
-    """`ours`: what the cluster left. `left_alone`: a line for each thing that keeps the network from being deleted, and
-    is not the cluster's. `kept`: one for each that stays too, but keeps nothing."""
+    """Orphans and other objects of a project.
+
+    `ours`: the orphans of the cluster. `left_alone`: a line for each object of another owner that prevents the deletion
+    of the network. `kept`: a line for each other object that is kept, but does not prevent it.
+    """
 
     ours: tuple[Thing, ...] = ()
     left_alone: tuple[str, ...] = ()
@@ -156,7 +159,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Listing:
-    """A call that lists things of a kind; `field` has them, for each scope where it is `aggregated`."""
+    """A call that lists objects of a kind. The objects are in `field`; if the list is `aggregated`, by scope."""
 
     kind: str
     path: str
@@ -168,7 +171,7 @@ class Listing:
         return EVERY[self.kind].service
 
     def things(self, answer: Wire) -> Iterator[Thing]:
-        """Return the things of a page."""
+        """Return the objects of a page."""
         scopes = answer.get("items") or {} if self.aggregated else {"": answer}
         for scope in scopes.values():
             for body in scope.get(self.field) or ():
@@ -177,7 +180,7 @@ class Listing:
 
 
 def listings(where: Where) -> list[Listing]:
-    """The calls that find everything."""
+    """Return the calls that list all possible orphans."""
     needed_listings = []
     for kind, listed_kind in LEFT.items():
         base = f"{VERSIONS[listed_kind.service]}/projects/{where.project}"
@@ -193,13 +196,14 @@ def listings(where: Where) -> list[Listing]:
 
 
 def unreachable(listing: Listing, answer: Wire, where: Where) -> str:
-    """Return the locations that do not answer, though the cluster may have something there."""
+    """Return the unreachable locations that might contain objects of the cluster."""
     locations = [str(location_path).rpartition("/")[2] for location_path in answer.get("unreachable") or ()]
     return ", ".join(location for location in locations if where.reaches(location)) if listing.service == "file" else ""
 
 
 def sort(things: Iterable[Thing], where: Where, network: Wire) -> Found:
-    """Return the orphans of the cluster among all things of a project. `network`: API response; empty for none."""
+    """Return the orphans of the cluster among all objects of a project. `network`: API response; empty without a
+    network."""
     relevant = [thing for thing in things if where.reaches(thing.place) or where.holds(thing)]
     cluster_things = _ours(relevant, where)
     left_lines = [
@@ -215,7 +219,7 @@ def sort(things: Iterable[Thing], where: Where, network: Wire) -> Found:
 
 
 def needs(things: Sequence[Thing]) -> dict[str, list[str]]:
-    """Return the users of each thing, by path, which must be deleted first. Firewall rules are last."""
+    """Return the users of each object, by path. Users must be deleted first. Firewall rules are last."""
     paths = {thing.path for thing in things}
     return {
         thing.path: [
@@ -249,7 +253,8 @@ def _ours(relevant: Sequence[Thing], where: Where) -> dict[str, Thing]:
 
 
 def _others(relevant: Sequence[Thing], kind: str, cluster_things: Mapping[str, Thing]) -> list[Thing]:
-    """Return things outside of networks whose names match the cluster."""
+    """Return objects of a kind outside of networks that have a name of a controller and are not yet among the
+    orphans."""
     return [
         thing
         for thing in relevant
@@ -258,7 +263,7 @@ def _others(relevant: Sequence[Thing], kind: str, cluster_things: Mapping[str, T
 
 
 def _certain(thing: Thing, where: Where) -> bool:
-    """Return whether something is the cluster's by itself."""
+    """Return True if an object belongs to the cluster by its own properties."""
     labels = thing.body.get("labels") or {}
     if thing.kind == "disk":
         cluster = (labels.get(_DISK_CLUSTER), labels.get(_DISK_LOCATION))
@@ -276,7 +281,7 @@ def _of_gke(thing: Thing) -> bool:
 
 @dataclass(frozen=True)
 class _Names:
-    """Names of load balancers of Services, and what names of other things have in them that are the cluster's."""
+    """Names of load balancers of Services, and the parts of other names that identify the cluster."""
 
     balancers: frozenset[str]
     clusters: frozenset[str]
@@ -301,12 +306,12 @@ class _Names:
 
 
 def _keeps(thing: Thing, where: Where) -> bool:
-    """Return whether something that is not the cluster's keeps its network."""
+    """Return True if an object of another owner prevents the deletion of the network."""
     return where.holds(thing) and (where.is_gone or not _GKE.fullmatch(thing.name))
 
 
 def _drop_blocked(cluster_things: dict[str, Thing], relevant: Sequence[Thing]) -> list[tuple[Thing, str]]:
-    """Takes out what others use, and says so."""
+    """Remove objects with other users from the orphans. Return each with a message."""
     dropped: list[tuple[Thing, str]] = []
     while True:
         users = {
@@ -350,7 +355,7 @@ def _beside(network: Wire, where: Where) -> list[str]:
 
 
 def _paths(value: Any) -> Iterator[str]:
-    """All paths of objects in a value."""
+    """Yield all paths of objects in a value."""
     if isinstance(value, Mapping):
         for element in value.values():
             yield from _paths(element)

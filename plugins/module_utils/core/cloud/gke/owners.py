@@ -29,9 +29,9 @@ def conflict(resource: Resource, actual: Mapping[str, Any]) -> str:
 
 
 def elsewhere(subnetwork: Resource, network: Mapping[str, Any]) -> Iterator[str]:
-    """Return a sentence for a subnetwork that exists in another region than planned.
+    """Yield a sentence for a subnetwork that exists in another region than planned.
 
-    `network`: as the API returns it; it is in all regions, and lists its subnetworks.
+    `network`: the API response; the network is in all regions, and lists its subnetworks.
     """
     planned = str(subnetwork["parent"]).rpartition("/")[2]
     for link in network.get("subnetworks") or ():

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""A GKECluster as all that is made for it in Google Cloud: each object with the fields that its API takes."""
+"""Plan of a GKECluster: all its Google Cloud objects, each with the fields of its API."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ STORAGE_CLASS = "modelplane-rwx"
 FILESTORE = "file.googleapis.com"
 ROLE = "roles/container.admin"
 DATAPATH = "ADVANCED_DATAPATH"
-"""Dataplane V2, which enforces network policies; a cluster has it from the start or never."""
+"""Dataplane V2, which enforces network policies. It can only be enabled when a cluster is created."""
 NODE_ROLES = ("roles/container.defaultNodeServiceAccount", "roles/artifactregistry.reader")
-"""Rights of nodes: what GKE itself needs of them (logs, metrics), and images of the project."""
+"""Roles of nodes: the minimum role for GKE (logs, metrics), and access to images of the project."""
 PODS, SERVICES = "pods", "services"
 """Names of the secondary ranges of the subnetwork."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """Options of a plan. `labels`: more of them for everything in Google Cloud that takes labels."""
+    """Options of a plan. `labels`: additional labels for all Google Cloud objects that support labels."""
 
     labels: Mapping[str, str] = field(default_factory=dict)
 
@@ -130,7 +130,7 @@ def _resources(
 
 
 def _router_of(cluster: reading.GkeCluster, project: str, name: str, labels: Mapping[str, str]) -> Resource:
-    """Return the router that the cluster had when its nodes were private, for removing it with the cluster."""
+    """Return the router of the cluster from the time when its nodes were private, to remove it with the cluster."""
     project_path = f"projects/{project}"
     return _router(name, f"{project_path}/regions/{cluster.region}", project_path, names.description(labels))
 
@@ -140,12 +140,12 @@ def _has_nat(cluster: reading.GkeCluster) -> bool:
 
 
 def _router(name: str, region: str, project_path: str, owner: str) -> Resource:
-    """Return the router of the network, with a NAT for all that has no address of its own."""
+    """Return the router of the network, with a NAT for all traffic of nodes and pods without an external address."""
     nat = {
         "name": "nat",
         "natIpAllocateOption": "AUTO_ONLY",
         "sourceSubnetworkIpRangesToNat": "ALL_SUBNETWORKS_ALL_IP_RANGES",
-        # Many pods of a node open many connections; 64 ports, the default, are soon used up.
+        # Many pods of a node open many connections, and the default of 64 ports is soon exhausted.
         "enableDynamicPortAllocation": True,
         "enableEndpointIndependentMapping": False,
     }
@@ -154,7 +154,7 @@ def _router(name: str, region: str, project_path: str, owner: str) -> Resource:
 
 
 def _fleet_account(cluster: reading.GkeCluster, email: str, project_path: str, owner: str) -> Iterator[Resource]:
-    """Yield the service account by which the fleet logs in to the cluster, and its right."""
+    """Yield the service account of the fleet for the cluster, and its role."""
     body = {"displayName": _display_name(cluster.name), "description": owner}
     yield _entry("service-account", "service-account", email, project_path, body)
     right = {"role": ROLE, "member": f"serviceAccount:{email}"}
@@ -162,7 +162,7 @@ def _fleet_account(cluster: reading.GkeCluster, email: str, project_path: str, o
 
 
 def _node_account(cluster: reading.GkeCluster, email: str, project_path: str, owner: str) -> Iterator[Resource]:
-    """Yield the service account of nodes, and its rights in the project."""
+    """Yield the service account of nodes, and its roles in the project."""
     body = {"displayName": f"Nodes of GKECluster {cluster.name}"[:100], "description": owner}
     yield _entry("node-service-account", "service-account", email, project_path, body)
     for role in NODE_ROLES:
@@ -180,7 +180,7 @@ def _entry(
     needs: Sequence[str] = (),
     initial: Mapping[str, Any] | None = None,
 ) -> Resource:
-    """Return an entry of the list. `initial`: fields that it is created with, and that are not compared later."""
+    """Return an entry of the list. `initial`: fields for the creation that are not compared later."""
     name_field = {} if kind in ("service", "service-account", "iam-member") else {"name": name}
     return resource(key, kind, name, parent, {**name_field, **body}, needs, initial)
 
@@ -190,7 +190,7 @@ def _subnetwork(cluster: reading.GkeCluster, project_path: str, name: str, owner
         "description": owner,
         "network": f"{project_path}/global/networks/{name}",
         "ipCidrRange": cluster.node_cidr,
-        # What private nodes reach without the NAT: images in Artifact Registry, models in Cloud Storage.
+        # Private nodes reach Google APIs without the NAT: images in Artifact Registry, models in Cloud Storage.
         "privateIpGoogleAccess": True,
         "secondaryIpRanges": [
             {"rangeName": PODS, "ipCidrRange": cluster.pod_cidr},
@@ -202,7 +202,8 @@ def _subnetwork(cluster: reading.GkeCluster, project_path: str, name: str, owner
 def _cluster(
     cluster: reading.GkeCluster, project: str, name: str, labels: Mapping[str, str], first: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The cluster with its first pool: GKE makes none without nodes, and one of its own choice if none is given."""
+    """Return the cluster with its first pool. GKE creates no cluster without nodes, and adds a default pool if none is
+    set."""
     return {
         "initialClusterVersion": cluster.version,
         "network": f"projects/{project}/global/networks/{name}",
@@ -217,7 +218,7 @@ def _cluster(
         "addonsConfig": {"gcpFilestoreCsiDriverConfig": {"enabled": True}},
         "resourceLabels": dict(labels),
         **_of_settings(cluster),
-        # Its version is that of the cluster.
+        # The pool has the version of the cluster.
         "nodePools": [{key: deepcopy(value) for key, value in first.items() if key != "version"}],
     }
 
@@ -239,13 +240,15 @@ def _of_settings(cluster: reading.GkeCluster) -> dict[str, Any]:
 
 
 def _display_name(name: str) -> str:
-    """At most 100 bytes, as IAM has it."""
+    """Return the display name of a service account. IAM allows at most 100 bytes."""
     return f"Crossplane GKECluster {name}"[:100]
 
 
 def _storage_class(network: str) -> dict[str, Any]:
-    """Of volumes on Filestore, an instance for each. Without the network the driver takes the one named default, where
-    no node of the cluster is."""
+    """Return the StorageClass of volumes on Filestore, with one instance each.
+
+    Without the network, the driver uses the network `default`, and no node of the cluster is in that network.
+    """
     return {
         "apiVersion": "storage.k8s.io/v1",
         "kind": "StorageClass",

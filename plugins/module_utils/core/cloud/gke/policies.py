@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Members of the policy of a project. A policy is changed as a whole, with its etag; conditions of others stay."""
+"""Members of the policy of a project. A policy is replaced as a whole, with its etag; conditional bindings are kept."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from copy import deepcopy
 from typing import Any
 
 VERSION = 3
-"""Of policies that may have conditions; asking for less loses them."""
+"""Version of policies that may have conditions; a lower version loses them."""
 
 Policy = Mapping[str, Any]
 
 
 def has(policy: Policy, role: str, member: str) -> bool:
-    """Return whether a member has a role without a condition."""
+    """Return True if a member has a role without a condition."""
     return any(member in (binding.get("members") or ()) for binding in _plain(policy, role))
 
 
 def added(policy: Policy, role: str, member: str) -> dict[str, Any]:
-    """The policy with the member; what has the etag of the given one."""
+    """Return the policy with the member, and with the etag of the given policy."""
     changed = _copy(policy)
     for binding in _plain(changed, role):
         if member not in (binding.get("members") or ()):
@@ -31,7 +31,7 @@ def added(policy: Policy, role: str, member: str) -> dict[str, Any]:
 
 
 def removed(policy: Policy, role: str, member: str) -> dict[str, Any]:
-    """The policy without the member, and without what a deleted account of that address left."""
+    """Return the policy without the member, and without the entry of a deleted account with this address."""
     changed = _copy(policy)
     for binding in _plain(changed, role):
         binding["members"] = [
@@ -53,7 +53,7 @@ def _copy(policy: Policy) -> dict[str, Any]:
 
 
 def _plain(policy: Policy, role: str) -> list[Any]:
-    """The bindings of a role without a condition."""
+    """Return the bindings of a role without a condition."""
     return [
         binding
         for binding in policy.get("bindings") or ()
@@ -62,5 +62,5 @@ def _plain(policy: Policy, role: str) -> list[Any]:
 
 
 def _deleted(entry: str, member: str) -> bool:
-    """Return whether an entry is what is left of a member (`deleted:serviceAccount:EMAIL?uid=1`)."""
+    """Return True if an entry is the deleted account of a member (`deleted:serviceAccount:EMAIL?uid=1`)."""
     return entry.partition("?")[0] == f"deleted:{member}"

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Preflight of a planned GKE cluster: what was read of Google Cloud in, problems and warnings out."""
+"""Preflight of a planned GKE cluster: responses of Google Cloud in, problems and warnings out."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from .demand import family, gpus, machine_type, zones_of
 
 Wire = Mapping[str, Any]
 Types = Mapping[str, Mapping[str, Wire]]
-"""Machine types or types of accelerators as Compute Engine describes them, by name and zone."""
+"""Machine types or accelerator types in the format of Compute Engine, by name and zone."""
 
 CHANNEL = "REGULAR"
 PROVIDER = "gke"
 _NETWORKS = "NETWORKS"
 _ATTACHING = "n1"
-"""The family whose machines take GPUs that they do not come with."""
+"""The machine family that supports attached GPUs."""
 
 
 @dataclass(frozen=True)
 class Found:
-    """Answers of Google. None stands for what could not be read.
+    """Responses of Google. None stands for a value that could not be read.
 
-    `apis`: those that are enabled. `permissions`: those of rights.EVERY that we have. `node_account`: the address of
-    the service account that nodes run as, empty when it is not known; `node_account_there` and `may_act_as_it`: whether
-    it exists, and whether we may have machines run as it. `zones`: the names of all zones that are up, of all regions.
-    `machines`, `accelerators`: the zones of the region that have each type, of those that could be read. `versions`:
-    what the channel has for control planes. `quotas`: by region (EVERYWHERE for the project) and metric, limit and
-    usage. `version`: that of the cluster that is there, or empty. `pools`: names of the node pools that are there.
-    `reservations`: those that node pools name, of those that could be read. `day`: when all that was read.
-    `there_read`: whether it could be read what is there.
+    `apis`: the enabled APIs. `permissions`: the granted permissions of rights.EVERY. `node_account`: the address of the
+    service account of nodes, empty if it is unknown. `node_account_there`: True if it exists. `may_act_as_it`: True if
+    the identity of the run may attach it to machines. `zones`: the names of all available zones, of all regions.
+    `machines`, `accelerators`: the zones of the region with each type, for types that could be read. `versions`: the
+    versions of the channel for control planes. `quotas`: limit and usage, by region (EVERYWHERE for the project) and
+    metric. `version`: the version of the existing cluster, or empty. `pools`: names of the existing node pools.
+    `reservations`: the reservations of node pools that could be read. `day`: the date of the responses. `there_read`:
+    True if the existing objects could be read.
     """
 
     apis: frozenset[str] | None = None
@@ -59,27 +59,27 @@ class Found:
 
 
 def pools(plan: Wire) -> list[Wire]:
-    """The node pools of a plan, as they are sent."""
+    """Return the node pools of a plan, in the format of the request."""
     return [entry["body"] for entry in plan["resources"] if entry["kind"] == "node-pool"]
 
 
 def machine_types(plan: Wire) -> list[str]:
-    """The machine types of all node pools, sorted."""
+    """Return the machine types of all node pools, sorted."""
     return sorted({machine_type(pool) for pool in pools(plan)})
 
 
 def accelerator_types(plan: Wire) -> list[str]:
-    """The types of accelerators of all node pools, sorted."""
+    """Return the accelerator types of all node pools, sorted."""
     return sorted({kind for pool in pools(plan) for kind, __ in gpus(pool)})
 
 
 def reservation_paths(plan: Wire) -> list[str]:
-    """The paths of the reservations that node pools name, sorted."""
+    """Return the paths of the reservations of node pools, sorted."""
     return sorted({path for pool in pools(plan) for path in reservations.named(pool, plan["project"])})
 
 
 def missing_apis(plan: Wire, apis: Iterable[str]) -> list[str]:
-    """The APIs that are needed, not enabled, and not enabled by the plan itself."""
+    """Return the required APIs that are not enabled, and that the plan itself does not enable."""
     enabled = {*apis, *_enabled_by(plan)}
     return [api for api in rights.APIS if api not in enabled]
 
@@ -87,9 +87,9 @@ def missing_apis(plan: Wire, apis: Iterable[str]) -> list[str]:
 def judge(plan: Wire, found: Found, account: str = "", others: Sequence[Wire] = (), *, key: bool = True) -> Verdict:
     """Return the problems of a plan for the observed project, in the order of the plan.
 
-    `account`: who we are, as far as that is known. `others` are the ranges of other clusters of the fleet: name,
-    region, cidr. `key`: whether a key of the service account is to be made. What concerns what is there already is a
-    warning, as nothing is made for it.
+    `account`: the identity of the run, if it is known. `others` are the ranges of other clusters of the fleet: name,
+    region, cidr. `key`: True if the run creates a key of the service account. Problems of existing objects are
+    warnings, because the run creates nothing for them.
     """
     lines = [*_apis(plan, found), *_rights(plan, found, account, key=key), *_node_account(plan, found, account)]
     no_region = list(_region(plan, found))
@@ -127,7 +127,7 @@ def _rights(plan: Wire, facts: Found, account: str, *, key: bool) -> Iterator[Li
     making, removing = rights.lacking(rights.MAKING, granted), rights.lacking(rights.REMOVING, granted)
     if making:
         yield Line(f"{subject}: {who} {_lacks(making)}", problem=not facts.version)
-    # Roles that are to be given anyway are named once.
+    # A role that is already in the first message is not repeated.
     removing = {role: permissions for role, permissions in removing.items() if role not in making}
     if removing:
         yield Line(f"{subject}: removing the cluster needs more: {who} {_lacks(removing)}", problem=False)
@@ -188,7 +188,7 @@ def _version(plan: Wire, facts: Found) -> Iterator[Line]:
     if any(_is(offered, desired) for offered in facts.versions):
         return
     minor = ".".join(desired.split(".")[:2])
-    # What manifests have room for: without `-gke.1000`.
+    # Manifests support versions without the suffix `-gke.1000`.
     near = {offered.partition("-")[0] for offered in facts.versions if _is(offered, minor)}
     versions = near or {".".join(offered.split(".")[:2]) for offered in facts.versions}
     yield Line(
@@ -198,7 +198,7 @@ def _version(plan: Wire, facts: Found) -> Iterator[Line]:
 
 
 def _is(version: str, desired: str) -> bool:
-    """Return whether a version (`1.35.4-gke.1000`) is one that is meant (`1.35`)."""
+    """Return True if a version (`1.35.4-gke.1000`) matches the desired version (`1.35`)."""
     desired_numbers = numbers(desired)
     return numbers(version)[: len(desired_numbers)] == desired_numbers
 
@@ -229,7 +229,7 @@ def _zones(plan: Wire, pool: Wire, facts: Found) -> Iterator[Line]:
 
 
 def _machine(plan: Wire, pool: Wire, facts: Found) -> Iterator[Line]:
-    """The machine type is there, and is one for what runs on it."""
+    """Yield a problem if the machine type does not exist, or does not support its pool."""
     kind = machine_type(pool)
     if kind not in facts.machines:
         return
@@ -254,8 +254,10 @@ def _machine(plan: Wire, pool: Wire, facts: Found) -> Iterator[Line]:
 
 
 def _offered(plan: Wire, pool: Wire, facts: Found) -> Iterator[Line]:
-    """The zones have the machine type and the accelerators. A pool that names no zones needs one that has them: those
-    that GKE chooses are not known before."""
+    """Yield zones without the machine type or the accelerators.
+
+    For a pool without zones, one zone of the region must have them, because the zones that GKE selects are unknown.
+    """
     region_zones = zones_of(plan["region"], facts.zones or ())
     pool_zones = [zone for zone in pool.get("locations") or () if facts.zones is None or zone in region_zones]
     machine = _any(facts.machines, machine_type(pool))
@@ -270,7 +272,7 @@ def _offered(plan: Wire, pool: Wire, facts: Found) -> Iterator[Line]:
 
 
 def _cards(pool: Wire, facts: Found) -> Iterator[Line]:
-    """No more accelerators than a machine takes."""
+    """Yield a problem for more accelerators than a machine supports."""
     for gpu, count in gpus(pool):
         kind = _any(facts.accelerators, gpu)
         max_cards = int((kind or {}).get("maximumCardsPerInstance") or count)
@@ -285,7 +287,7 @@ def _built_in(machine: Wire) -> list[Wire]:
 
 
 def _any(types: Types, kind: str) -> Wire | None:
-    """A type as it is described, which is the same in all zones."""
+    """Return the description of a type. It is the same in all zones."""
     return next(iter((types.get(kind) or {}).values()), None)
 
 
@@ -293,8 +295,7 @@ def _any(types: Types, kind: str) -> Wire | None:
 
 
 def observed(plan: Wire, found: Found) -> list[Account]:
-    """Return the project in the region of a plan, and what of it counts in all regions, as far as the plan is about
-    it."""
+    """Return the project in the region of a plan, and its global quotas, limited to the data that the plan needs."""
     existing_pools = [PoolThere(name=name) for name in sorted(found.pools)]
     clusters = [ClusterThere(name=plan["name"], pools=existing_pools)] if found.there_read else []
     zones = zones_of(plan["region"], found.zones or ())
@@ -354,7 +355,7 @@ def _reserved(facts: Found) -> list[Reservation]:
 
 
 def _quotas(plan: Wire, facts: Found) -> Iterator[Line]:
-    """Return the quota problems of the pools, those of global quotas last."""
+    """Yield the quota problems of the pools. Problems of global quotas are last."""
     regional_account, everywhere = observed(plan, facts)
     name, existing_pools = plan["object"]["name"], regional_account.pools().get(plan["name"], {})
     demands = [demand.of_pool(name, pool, regional_account, existing_pools) for pool in pools(plan)]
@@ -377,7 +378,10 @@ def _network_quota(plan: Wire, facts: Found) -> Iterator[Line]:
 
 
 def _networks(plan: Wire, others: Iterable[Wire]) -> Iterator[Line]:
-    """Clusters whose networks overlap can never be joined by peering. Nothing else is wrong."""
+    """Yield a warning for clusters with overlapping networks.
+
+    Peering can never join such networks. The overlap has no other effect.
+    """
     name, other_clusters = plan["object"]["name"], list(others)
     ranges = [address_range for address_range in _ranges(plan) if meeting(name, [address_range], other_clusters)]
     if ranges:
@@ -390,7 +394,7 @@ def _networks(plan: Wire, others: Iterable[Wire]) -> Iterator[Line]:
 
 
 def _ranges(plan: Wire) -> list[str]:
-    """The ranges of addresses of nodes, pods and services."""
+    """Return the address ranges of nodes, pods and services."""
     return [
         cidr
         for entry in plan["resources"]

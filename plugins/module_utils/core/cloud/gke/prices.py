@@ -1,10 +1,10 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Prices of machine types of Compute Engine, of SKUs of the Cloud Billing Catalog API.
+"""Prices of machine types of Compute Engine, from SKUs of the Cloud Billing Catalog API.
 
-A machine type has no price of its own: its vCPUs, its memory and its GPUs have. Which SKUs these are is in no field but
-the description, so only families whose descriptions are known are priced. Local SSDs that a machine type has are not
-part of its price here.
+A machine type has no price of its own, but its vCPUs, its memory and its GPUs do. Only the description of a SKU
+identifies them, so only families with known descriptions have prices. Local SSDs of a machine type are not part of its
+price here.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from decimal import Decimal
 from typing import Any
 
 SERVICE = "6F81-5844-456A"
-"""ID of Compute Engine in the catalogue."""
+"""ID of Compute Engine in the catalog."""
 _NANOS = Decimal(10) ** 9
-# Beginnings of machine types, and what their families are called in descriptions.
+# Prefixes of machine types, and the names of their families in descriptions.
 _FAMILIES = {
     "a2-": "A2",
     "a3-edgegpu-": "A3",
@@ -24,7 +24,7 @@ _FAMILIES = {
     "a3-megagpu-": "A3Plus",
     "g2-": "G2",
 }
-# Types of accelerators, and what they are called in descriptions, which differs between regions.
+# Accelerator types, and their names in descriptions. The names differ between regions.
 _ACCELERATORS = {
     "nvidia-a100-80gb": ("Nvidia Tesla A100 80GB GPU",),
     "nvidia-h100-80gb": ("Nvidia H100 80GB GPU",),
@@ -38,7 +38,7 @@ FAMILIES = tuple(f"{prefix}*" for prefix in _FAMILIES)
 
 
 class NoPriceError(Exception):
-    """A machine type without a price; the message says why."""
+    """A machine type without a price; the message has the reason."""
 
 
 def family(machine: str) -> str:
@@ -52,9 +52,10 @@ def family(machine: str) -> str:
 def machine_price(
     machine: Mapping[str, Any], skus: Sequence[Mapping[str, Any]], region: str, currency: str, *, spot: bool
 ) -> Decimal:
-    """Return the price of a machine type for an hour. Raises NoPriceError.
+    """Return the hourly price of a machine type. Raises NoPriceError.
 
-    `machine`: as Compute Engine describes it (machineTypes). `skus`: those of Compute Engine (services.skus.list)."""
+    `machine`: in the format of Compute Engine (machineTypes). `skus`: the SKUs of Compute Engine (services.skus.list).
+    """
     name = family(str(machine["name"]))
     mark = "Spot Preemptible " if spot else ""
     offered = [sku for sku in skus if region in (sku.get("serviceRegions") or ()) and _is_spot(sku) is spot]
@@ -72,17 +73,17 @@ def machine_price(
 
 
 def has_local_disks(machine: Mapping[str, Any]) -> bool:
-    """Return whether a machine type has local SSDs."""
+    """Return True if a machine type has local SSDs."""
     return bool((machine.get("bundledLocalSsds") or {}).get("partitionCount"))
 
 
 def _is_spot(sku: Mapping[str, Any]) -> bool | None:
-    """Return whether a SKU is of spot machines; None for one that is neither of these nor on demand."""
+    """Return True for a SKU of Spot machines, False for a SKU of on-demand machines, and None for other SKUs."""
     return {"OnDemand": False, "Preemptible": True}.get((sku.get("category") or {}).get("usageType", ""))
 
 
 def _price(beginnings: Iterable[str], skus: Iterable[Mapping[str, Any]], unit: str, currency: str) -> Decimal:
-    """Return the one price of all SKUs whose description begins so."""
+    """Return the only price of all SKUs with a description that starts with one of `beginnings`."""
     expected = tuple(beginning.lower() for beginning in beginnings)
     unit_prices = {
         _unit_price(sku, unit, currency) for sku in skus if str(sku.get("description", "")).lower().startswith(expected)
@@ -95,7 +96,7 @@ def _price(beginnings: Iterable[str], skus: Iterable[Mapping[str, Any]], unit: s
 
 
 def _unit_price(sku: Mapping[str, Any], unit: str, currency: str) -> Decimal:
-    """Return the price of a SKU for one unit, of the newest of its prices."""
+    """Return the price of a SKU for one unit, from its newest price."""
     what = str(sku.get("description"))
     newest = max(sku.get("pricingInfo") or [{}], key=lambda info: str(info.get("effectiveTime", "")))
     expression = newest.get("pricingExpression") or {}

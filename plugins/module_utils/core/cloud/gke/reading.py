@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""A GKECluster as it is planned: with all defaults, and with the pool of its controllers."""
+"""A GKECluster for planning: with all defaults, and with the pool of its controllers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ KIND = "GKECluster"
 
 @dataclass(frozen=True)
 class GkeCluster(reading.Cluster):
-    """A GKECluster with all defaults. `project` is empty when it does not say one."""
+    """A GKECluster with all defaults. `project` is empty if the manifest does not set it."""
 
     project: str
     node_cidr: str

@@ -8,4 +8,4 @@ import re
 
 REGION = re.compile(r"[a-z]+(-[a-z]+)+[0-9]{1,3}")
 ZONE_FORM = "{}-{}"
-"""Of a region and a letter."""
+"""Format of a zone: a region and a letter."""

@@ -2,7 +2,7 @@
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """Calls of Google's REST APIs that find, create, change, list and delete an object.
 
-A call changes nothing by being built: the sender waits for its operation (operations.py) before the next one.
+Building a call changes nothing: the sender waits for its operation (operations.py) before the next call.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Found = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Request:
-    """One call. `path` is added to the base URL of the `service`. `purpose`: what it does, for people."""
+    """One call. `path` is added to the base URL of the `service`. `purpose`: its effect in messages."""
 
     service: str
     method: str
@@ -33,7 +33,7 @@ class Request:
 
 
 def find(resource: Resource) -> Request:
-    """Return the call that returns an object (404 is absent), or the policy that has a member of it."""
+    """Return the call that returns an object (404 if it does not exist), or the policy with the member."""
     if resource["kind"] == "iam-member":
         body = {"options": {"requestedPolicyVersion": policies.VERSION}}
         return _request(resource, "POST", f"{_base(resource)}:getIamPolicy", body)
@@ -41,7 +41,7 @@ def find(resource: Resource) -> Request:
 
 
 def create(resource: Resource, actual: Found | None = None) -> Request:
-    """Return the call that creates an object. `actual`: the policy that a member is added to."""
+    """Return the call that creates an object. `actual`: the policy for a new member."""
     kind, body = resource["kind"], merged(resource["body"], resource.get("initial") or {})
     purpose = f"create {title(resource)}"
     if kind == "service":
@@ -60,7 +60,7 @@ def create(resource: Resource, actual: Found | None = None) -> Request:
 
 
 def updates(resource: Resource, actual: Found, changes: Sequence[Change]) -> Iterator[Request]:
-    """Yield the calls that make an object what is desired, in their order. What is immutable has none."""
+    """Yield the calls that update an object to its desired state, in order. Immutable fields have no calls."""
     for name, update in _UPDATES.get(resource["kind"], {}).items():
         field_changes = [change for change in changes if change.update == name]
         if field_changes:
@@ -69,7 +69,7 @@ def updates(resource: Resource, actual: Found, changes: Sequence[Change]) -> Ite
 
 
 def delete(resource: Resource, actual: Found | None = None) -> Request:
-    """Return the call that deletes an object. `actual`: the policy that has a member."""
+    """Return the call that deletes an object. `actual`: the policy with the member."""
     if resource["kind"] == "iam-member":
         body = resource["body"]
         policy = policies.removed(actual or {}, body["role"], body["member"])
@@ -79,8 +79,11 @@ def delete(resource: Resource, actual: Found | None = None) -> Request:
 
 
 def under_way(resource: Resource) -> Request | None:
-    """Return the call that lists the operations that go on beside an object, under `items`; none for an object that is
-    found as soon as it is begun. One of Compute Engine is found when it is done, and its name is taken until then."""
+    """Return the call that lists the running operations in the scope of an object, under `items`.
+
+    The call is None if an object is visible as soon as its creation starts. An object of Compute Engine is only visible
+    after its creation, but its name is already in use.
+    """
     if EVERY[resource["kind"]].service != "compute":
         return None
     purpose = f"list the operations of {resource['parent']}"
@@ -88,8 +91,10 @@ def under_way(resource: Resource) -> Request | None:
 
 
 def siblings(resource: Resource) -> Request:
-    """Return the call that lists the objects of a kind beside an object; they are under the name of the collection, but
-    for those of Compute Engine, which are under `items`."""
+    """Return the call that lists the objects of a kind in the scope of an object.
+
+    They are under the name of the collection. Objects of Compute Engine are under `items`.
+    """
     return _request(resource, "GET", collection(resource))
 
 
@@ -99,12 +104,12 @@ def path(resource: Resource) -> str:
 
 
 def collection(resource: Resource) -> str:
-    """Return the path of the objects of a kind beside an object."""
+    """Return the path of the objects of a kind in the scope of an object."""
     return f"{_base(resource)}/{EVERY[resource['kind']].collection}"
 
 
 def title(resource: Resource) -> str:
-    """Return an object as messages name it."""
+    """Return the name of an object in messages."""
     return f"{EVERY[resource['kind']].title} {resource['name']}"
 
 
@@ -118,15 +123,15 @@ def _request(
     return Request(EVERY[resource["kind"]].service, method, place, body, purpose or f"read {title(resource)}")
 
 
-# Updates: of what exists, what is desired and the changes by this update, the calls: method, what is added to the path,
-# body, and what it changes.
+# Updates: yield calls from the actual state, the desired state and the changes of this update. A call has a method, a
+# path suffix, a body, and its effect.
 
 _Call = tuple[str, str, dict[str, Any], str]
 _Update = Callable[[Found, Found, Sequence[Change]], Iterator[_Call]]
 
 
 def _set(purpose: Callable[[Any], str], method: str = "PUT", suffix: str = "") -> _Update:
-    """Return the update that sends one field by its name. `purpose`: of the new value, what that changes."""
+    """Return the update that sends one field by its name. `purpose`: the effect of the update, from the new value."""
 
     def update(_actual: Found, _desired: Found, changes: Sequence[Change]) -> Iterator[_Call]:
         [change] = changes
@@ -136,7 +141,7 @@ def _set(purpose: Callable[[Any], str], method: str = "PUT", suffix: str = "") -
 
 
 def _desired(purpose: str) -> _Update:
-    """Return the update that sends one field of a cluster: GKE takes one of these in a call."""
+    """Return the update that sends one field of a cluster. GKE accepts only one field in a call."""
 
     def update(_actual: Found, _desired: Found, changes: Sequence[Change]) -> Iterator[_Call]:
         [change] = changes
@@ -151,7 +156,8 @@ def _name(change: Change) -> str:
 
 
 def _ranges(actual: Found, desired: Found, _changes: Sequence[Change]) -> Iterator[_Call]:
-    """PATCH replaces the list, so that it has those of others too."""
+    """Yield the update of secondary ranges. PATCH replaces the list, so the list also has the ranges of other
+    owners."""
     held_ranges = [dict(entry) for entry in actual.get("secondaryIpRanges") or ()]
     names = {entry["rangeName"] for entry in held_ranges}
     missing = [dict(entry) for entry in desired["secondaryIpRanges"] if entry["rangeName"] not in names]
@@ -166,21 +172,26 @@ def _cluster_labels(actual: Found, desired: Found, _changes: Sequence[Change]) -
 
 
 def _cluster_version(actual: Found, desired: Found, _changes: Sequence[Change]) -> Iterator[_Call]:
-    """One minor version after the other, as GKE has it."""
+    """Yield the updates of the cluster version: GKE requires one minor version after the other."""
     end = desired["initialClusterVersion"]
     for version in [*minors(actual["currentMasterVersion"], end)[:-1], end]:
         yield "PUT", "", {"update": {"desiredMasterVersion": version}}, f"upgrade the control plane to {version}"
 
 
 def _pool_version(_actual: Found, desired: Found, _changes: Sequence[Change]) -> Iterator[_Call]:
-    """A minor version is that of the control plane: nodes cannot be ahead of it, as the newest patch might be."""
+    """Yield the update of the node version.
+
+    A minor version becomes the version of the control plane. Its newest patch might be newer than the control plane,
+    and nodes cannot be newer.
+    """
     version = desired["version"]
     exact = len(numbers(version)) > 2
     yield "PUT", "", {"nodeVersion": version if exact else "-"}, f"upgrade the nodes to {version}"
 
 
 def _machine(_actual: Found, _desired: Found, changes: Sequence[Change]) -> Iterator[_Call]:
-    """Parts of a machine go together: some machine types are only to be had with some accelerators."""
+    """Yield the update of the machines. Its fields are sent together because some machine types require certain
+    accelerators."""
     body = {change.field.removeprefix("config."): change.after for change in changes}
     if "diskSizeGb" in body:
         # This call expects a 64-bit number (JSON text), although the creation of a pool expects a 32-bit number.
@@ -204,8 +215,11 @@ def _machine_labels(actual: Found, desired: Found, _changes: Sequence[Change]) -
 
 
 def _autoscaling(_actual: Found, desired: Found, _changes: Sequence[Change]) -> Iterator[_Call]:
-    """The autoscaler moves no pool into its bounds by itself, so one of a fixed size is set to it first. Should that
-    be all that is done, the bounds still differ the next time."""
+    """Yield the update of the autoscaling bounds.
+
+    The autoscaler does not move a pool into its bounds, so a pool with a fixed size is set to this size first. If a run
+    stops after this call, the bounds still differ in the next run.
+    """
     bounds = desired["autoscaling"]
     min_nodes, max_nodes = bounds.get("minNodeCount", 0), bounds.get("maxNodeCount", 0)
     if min_nodes == max_nodes:
@@ -253,10 +267,11 @@ _UPDATES: dict[str, dict[str, _Update]] = {
         "gvnic": _set(lambda gvnic: f"turn gVNIC {'on' if gvnic['enabled'] else 'off'} with other nodes"),
         "labels": _node_labels,
         "taints": _taints,
-        # Alone: with other changes in the call, the nodes that are there would not get them.
+        # The zones are sent in a separate call, because a call with other changes does not apply them to existing
+        # nodes.
         "locations": _set(lambda zones: f"set the zones to {', '.join(zones)}"),
         "autoscaling": _autoscaling,
     },
     "service-account": {"names": _names},
 }
-"""The updates of each kind, in the order in which they are done: what replaces nodes comes before what they carry."""
+"""The updates of each kind, in order: updates that replace nodes are before updates of node properties."""

@@ -1,8 +1,8 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Reservations that node pools of a plan name: whether they are there, of the right machines, and have enough of them.
+"""Reservations of node pools of a plan: problems of their existence, their machines, and their free capacity.
 
-Fields are those of Reservation and ShareSettings of Compute Engine's API.
+Fields are from Reservation and ShareSettings of the Compute Engine API.
 """
 
 from __future__ import annotations
@@ -14,18 +14,21 @@ from ..preflight import Line
 
 Wire = Mapping[str, Any]
 Found = Mapping[str, Mapping[str, Wire]]
-"""Reservations by their paths (`projects/PROJECT/reservations/NAME`), and each by the zones that have one of its name.
-Paths that could not be read are missing."""
+"""Reservations by path (`projects/PROJECT/reservations/NAME`), and by zone. Paths that could not be read are
+missing."""
 
 SPECIFIC = "SPECIFIC_RESERVATION"
 _ATTACHING = "n1-"
-"""Machines that have GPUs only because they are asked for, so that a reservation says which."""
+"""Machines with attached GPUs. A reservation must specify the GPUs of these machines."""
 _READY = ("READY", "UPDATING")
 _LOCAL = ("", "LOCAL", "SHARE_TYPE_UNSPECIFIED")
 
 
 def named(pool: Wire, project: str) -> list[str]:
-    """Return the paths of the reservations of a pool, as it is sent. One without a project is in that of the plan."""
+    """Return the paths of the reservations of a pool in the format of the request.
+
+    A reservation without a project belongs to the project of the plan.
+    """
     affinity = pool["config"].get("reservationAffinity") or {}
     if affinity.get("consumeReservationType") != SPECIFIC:
         return []
@@ -34,7 +37,7 @@ def named(pool: Wire, project: str) -> list[str]:
 
 
 class Judge:
-    """Judgement of the pools of a plan, one after the other: they share what a reservation has left."""
+    """Check of the pools of a plan, in order, because they share the free capacity of a reservation."""
 
     def __init__(self, project: str, found: Found) -> None:
         self._project, self._found = project, found
@@ -51,7 +54,7 @@ class Judge:
         zones = list(pool.get("locations") or ())
         for path in known_paths:
             yield from self._one(path, pool, zones)
-        # Others of the pool may be in the zones that these are not in.
+        # Reservations of the pool that could not be read might be in the other zones.
         if known_paths and len(known_paths) == len(paths) and all(self._found[path] for path in known_paths):
             for zone in zones:
                 yield from self._zone(known_paths, pool, zone, new=new)
@@ -88,7 +91,8 @@ class Judge:
             )
 
     def _zone(self, paths: Sequence[str], pool: Wire, zone: str, *, new: bool) -> Iterator[Line]:
-        """Yield whether the reservations of a pool in a zone have enough machines; what a new pool takes is taken."""
+        """Yield a problem if the reservations of a pool in a zone have too few machines. A new pool uses up its
+        machines."""
         zone_paths = [path for path in paths if zone in self._found[path]]
         every = ", ".join(path.rpartition("/")[2] for path in paths)
         if not zone_paths:
@@ -141,8 +145,10 @@ def _state(subject: str, reservation: Wire) -> Iterator[Line]:
 
 
 def _shape(subject: str, pool: Wire, reservation: Wire) -> Iterator[Line]:
-    """Yield how the machines of a reservation differ from those of a pool. Of those that are reserved in another way
-    than as machines of one shape, nothing is known."""
+    """Yield the differences between the machines of a reservation and the machines of a pool.
+
+    Reservations without an instance shape are not compared.
+    """
     properties = _properties(reservation)
     machine = machine_of(reservation)
     if machine and machine != _machine(pool):
@@ -157,7 +163,7 @@ def _shape(subject: str, pool: Wire, reservation: Wire) -> Iterator[Line]:
 
 
 def machine_of(reservation: Wire) -> str:
-    """Return the machine type of a reservation; empty where it has none."""
+    """Return the machine type of a reservation; empty if it does not have a machine type."""
     return str(_properties(reservation).get("machineType") or "").rpartition("/")[2]
 
 
@@ -182,16 +188,16 @@ def _machine(pool: Wire) -> str:
 
 
 def usable(reservation: Wire) -> int:
-    """Return how many machines a reservation has: those that are there by now, where that is known."""
+    """Return the number of machines of a reservation: the assured machines, if their number is known."""
     specific = reservation.get("specificReservation") or {}
     return _number(reservation, "assuredCount" if "assuredCount" in specific else "count")
 
 
 def in_use(reservation: Wire) -> int:
-    """Return how many machines of a reservation are in use."""
+    """Return the number of machines of a reservation that are in use."""
     return _number(reservation, "inUseCount")
 
 
 def _number(reservation: Wire, field: str) -> int:
-    """Return a number of 64 bits, which is a text in JSON."""
+    """Return a 64-bit number from its JSON text."""
     return int((reservation.get("specificReservation") or {}).get(field) or 0)

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Rights and enabled APIs that creating and removing a cluster in a project needs."""
+"""Permissions and enabled APIs that are required to create and remove a cluster in a project."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from collections.abc import Collection, Mapping
 APIS = tuple(
     f"{name}.googleapis.com" for name in ("cloudresourcemanager", "compute", "container", "file", "iam", "serviceusage")
 )
-"""The APIs that are used. A plan itself enables some of them."""
+"""The required APIs. A plan itself enables some of them."""
 
 KEYS = "roles/iam.serviceAccountKeyAdmin"
-"""Only needed where the cluster gets a key of its service account."""
+"""Only required if the cluster gets a key of its service account."""
 
 
 def _table(permissions: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
@@ -51,24 +51,24 @@ REMOVING = _table(
 )
 """Permissions that remove a cluster and its orphans, in addition to those in MAKING."""
 ACTING = "iam.serviceAccounts.actAs"
-"""Needed on the service account that nodes run as; in the project when that is created with the cluster."""
+"""Required on the service account of nodes, or in the project if the account is created with the cluster."""
 ENABLING = "serviceusage.services.enable"
-"""Only needed where an API is to be enabled."""
+"""Only required if the run enables an API."""
 EVERY = tuple(
     sorted(
         {permission for roles in (MAKING, REMOVING) for permissions in roles.values() for permission in permissions}
         | {ACTING}
     )
 )
-"""All of them; Resource Manager tests 100 at most in one call."""
+"""All permissions; Resource Manager tests at most 100 permissions in one call."""
 
 
 def default_account(number: str) -> str:
-    """Return the address of Compute Engine's default service account of the project with that number."""
+    """Return the address of Compute Engine's default service account of the project with this number."""
     return f"{number}-compute@developer.gserviceaccount.com"
 
 
 def lacking(roles: dict[str, tuple[str, ...]], held: Collection[str]) -> dict[str, list[str]]:
-    """Return the missing permissions by role, without roles whose permissions are all held."""
+    """Return the missing permissions by role, without roles that have no missing permissions."""
     missing = {role: [name for name in permissions if name not in held] for role, permissions in roles.items()}
     return {role: permissions for role, permissions in missing.items() if permissions}

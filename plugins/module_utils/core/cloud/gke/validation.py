@@ -1,7 +1,9 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Validation of GKEClusters beyond their schema, which has the limits of single fields: what Google refuses, or what
-never becomes ready."""
+"""Validation of GKEClusters beyond their schema: values that Google rejects, or that never become ready.
+
+The schema has the limits of single fields.
+"""
 
 from __future__ import annotations
 
@@ -23,15 +25,15 @@ _NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _LABEL_KEY = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 _LABEL_VALUE = re.compile(r"[a-z0-9_-]{0,63}")
 _MOST_LABELS = 40
-"""Of one's own: Google allows 64 on a resource, and some are set by GKE."""
+"""Limit for labels of the user: Google allows 64 on a resource, and GKE sets some of them."""
 _RANGES = {"nodeCidr": (8, 29), "podCidr": (9, 24), "serviceCidr": (16, 27)}
 """Prefixes of the largest and the smallest range of each (VPC: "IPv4 subnet ranges"; GKE: "IP address ranges for
-VPC-native clusters"). A node takes a /24 of the pods' range, so that is the smallest for one node."""
+VPC-native clusters"). A node uses a /24 of the pod range, so a /24 is the smallest range for one node."""
 _POD_PREFIX = 24
 _CLASS_E = "240.0.0.0/4"
-"""Reserved elsewhere, and good for subnetworks of Google Cloud."""
+"""Reserved in other networks, but supported for subnetworks of Google Cloud."""
 _KEPT = 4
-"""Addresses of a subnetwork that Google keeps."""
+"""Addresses of a subnetwork that Google reserves."""
 
 
 def of_project(cluster: reading.GkeCluster, project: str) -> list[Problem]:
@@ -140,7 +142,7 @@ def _of_addresses(cluster: reading.GkeCluster) -> Iterator[Problem]:
 
 
 def _of_room(cluster: reading.GkeCluster, ranges: Mapping[str, IPv4Network]) -> Iterator[Problem]:
-    """Ranges that have no room for the nodes that are there from the start. A pool without zones is in one at least."""
+    """Yield ranges that are too small for the initial nodes. A pool without zones is in at least one zone."""
     nodes = sum(max(pool["nodeCount"], pool["minNodeCount"]) * len(pool.get("zones") or "1") for pool in cluster.pools)
     rooms: dict[str, Callable[[IPv4Network], int]] = {
         "spec.networking.nodeCidr": lambda each: int(each.num_addresses) - _KEPT,
@@ -199,7 +201,7 @@ def _of_pool(cluster: reading.GkeCluster, pool: Object, path: str) -> Iterator[P
 
 
 def _of_accelerators(pool: Object, path: str, machine: str) -> Iterator[Problem]:
-    """A machine type that comes with GPUs takes no others."""
+    """Yield a problem if a machine type with built-in GPUs has other GPUs in the manifest."""
     fixed = machines.ACCELERATORS.get(machine)
     if fixed is None:
         return
