@@ -143,12 +143,12 @@ def main() -> int:
         tuple(hit for page in pages.values() for hit in page.hits), sum(page.total for page in pages.values())
     )
     problems = [
-        *_exceeded("dialect marks per 10,000 words", all_pages, 10_000, MAX_PER_10_000_WORDS),
+        *_exceeded("dialect hits per 10,000 words", all_pages, 10_000, MAX_PER_10_000_WORDS),
         *_exceeded("% of local names are pronouns or participles", names, 100, MAX_PERCENT_OF_NAMES),
         *_exceeded("% of docstrings begin with a relative clause", docstrings, 100, MAX_PERCENT_OF_DOCSTRINGS),
     ]
     for name, page in pages.items():
-        problems += _exceeded(f"dialect marks per 10,000 words in {name}", page, 10_000, MAX_PER_10_000_WORDS_OF_A_PAGE)
+        problems += _exceeded(f"dialect hits per 10,000 words in {name}", page, 10_000, MAX_PER_10_000_WORDS_OF_A_PAGE)
         words = len((ROOT / name).read_text(encoding="utf-8").split())
         if words > MAX_WORDS and not name.startswith(LONG_PAGES):
             problems.append(f"{name} has {words} words, and must have at most {MAX_WORDS}: split the page")
@@ -167,7 +167,7 @@ def _is_page(name: str) -> bool:
 
 
 def page_share(name: str) -> Share:
-    """Return the dialect marks of a page of documentation, without its code blocks."""
+    """Return the dialect hits of a page of documentation, without its code blocks."""
     text = _CODE.sub(lambda block: "\n" * block[0].count("\n"), (ROOT / name).read_text(encoding="utf-8"))
     hits = [
         f"{name}:{number}: {pattern_name}: {match[0].strip()}"
