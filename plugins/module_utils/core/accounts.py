@@ -24,7 +24,7 @@ _Count = Annotated[int, Field(ge=0)]
 
 
 class Quota(Model):
-    """Quota of an account in a region: what may run there at once."""
+    """Quota of an account in a region: a limit of the cloud, and its use."""
 
     code: _Name = Field(description="Code or metric by which the cloud knows it.")
     name: _Text = Field(default="", description="Name for people, where that is another one.")
@@ -131,10 +131,10 @@ _Part = TypeVar("_Part", bound=Model)
 def merged(
     recorded: Iterable[Account], seen: Iterable[Account], fleet: Mapping[str, Collection[str]] | None = None
 ) -> tuple[Account, ...]:
-    """Return accounts with what was observed of some of them later, which wins; sorted.
+    """Return accounts with their later observations, sorted. Later observations replace recorded values.
 
-    What was not observed again stays, but for reservations that have ended. `fleet`: the clusters (names in the cloud)
-    that the fleet has, by provider; others of these providers are left out.
+    Other recorded values are kept, except reservations that have ended. `fleet`: the clusters (names in the cloud) of
+    the fleet by provider. Other clusters of these providers are left out.
     """
     accounts = {account.key: account for account in recorded}
     for account in seen:

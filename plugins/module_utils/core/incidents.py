@@ -31,7 +31,7 @@ TIME = "%Y-%m-%dT%H:%M:%SZ"
 
 @dataclass(frozen=True, order=True)
 class Subject:
-    """Subject of an incident: a cluster, which has no namespace, or a deployment."""
+    """Subject of an incident: a cluster without a namespace, or a deployment."""
 
     type: str
     namespace: str
@@ -50,13 +50,15 @@ class Incident:
 
 @dataclass(frozen=True)
 class Reading:
-    """Result of reading a fleet: the incidents, all subjects that were read, and the types of incidents of which all
-    subjects are listed, so that a missing one is gone. Of the `unknown` subjects the state could not be read."""
+    """Result of reading a fleet: the incidents and the subjects."""
 
     incidents: tuple[Incident, ...] = ()
     subjects: frozenset[Subject] = frozenset()
+    """All subjects that were read."""
     unknown: frozenset[Subject] = frozenset()
+    """Subjects with an unreadable state."""
     complete: frozenset[str] = frozenset()
+    """Types of incidents with a complete list of subjects. A missing subject of these types no longer exists."""
 
     def __add__(self, other: Reading) -> Reading:
         """Combine two readings. For a subject of both, the first one counts."""
@@ -68,7 +70,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class Remembered:
-    """An incident that lasts: since when, and whether there was an event about it."""
+    """Incident that lasts: its start time, and a flag for a reported event."""
 
     since: str
     reported: bool = False
@@ -209,7 +211,7 @@ def of_deployments(resources: Iterable[Object]) -> Reading:
 
 
 def of_plan(plan: Object, planned_at: datetime) -> Reading:
-    """Return a reading of the deployments of plan.json, which was written then."""
+    """Return a reading of the deployments in a plan.json. `planned_at`: the time of the plan."""
     incidents: dict[Subject, Incident] = {}
     for entry in entries(plan, "pending"):
         subject = _of_entry(entry)

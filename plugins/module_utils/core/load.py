@@ -58,7 +58,7 @@ class Loaded:
         return item.locate(problem, problem.ref) if item else problem
 
     def missing_namespaces(self) -> Iterator[Problem]:
-        """Yield a problem for manifests of namespaced kinds without a namespace, which an API server rejects.
+        """Yield a problem for each manifest of a namespaced kind without a namespace, because an API server rejects it.
 
         Runs assume `default`, so this is not an error of a run. Another client, such as a GitOps controller, might
         assume another namespace.
@@ -95,8 +95,9 @@ class Loaded:
 
     @property
     def can_be_held(self) -> bool:
-        """Return whether each error names its resource. A text that cannot be read may hold anything; what was in it
-        cannot be distinguished from what was deleted."""
+        """Return True if each error names its resource.
+
+        An unreadable text can contain any resource. Its resources cannot be distinguished from deleted resources."""
         return all(problem.ref is not None for problem in self.errors)
 
     @property
@@ -118,8 +119,9 @@ class Loaded:
 
 
 def load(sources: Iterable[Source], *, all_read: bool = True) -> Loaded:
-    """Everything in `sources`. Never raises because of what a source holds. `all_read`: there are no
-    other sources, that could not be read."""
+    """Return the resources of all sources, with their problems. Invalid content never raises an exception.
+
+    `all_read`: False if other sources could not be read."""
     loader = _Loader()
     for source in sources:
         loader.read(source)
@@ -175,7 +177,7 @@ _CONTAINER = ".containers["
 
 
 def _is_invalid(problem: Problem) -> bool:
-    """Return True for an error because of which a resource cannot be used in part."""
+    """Return True if an error makes the whole resource unusable."""
     return problem.ref is not None and (problem.ref.kind in _HELD_WHOLE or _CONTAINER in problem.path)
 
 
@@ -300,12 +302,13 @@ class _Loader:
         self._invalid.add(ref)
 
     def _validate(self, item: _Item, ref: Ref | None) -> None:
-        """Canonical form, then the models; what is valid is kept, anything else becomes problems."""
+        """Convert a document to the canonical form, validate it, and keep the valid parts. All other parts become
+        problems."""
         pasted = list(pasted_keys(item.value))
         pasted_paths = {problem.path for problem in pasted}
 
         def refuse(problems: Iterable[Problem]) -> None:
-            # One problem per field: that of the key comes before all others.
+            # Each field has one problem. The problem of its key has priority.
             self._refuse(item, ref, [*pasted, *(problem for problem in problems if problem.path not in pasted_paths)])
 
         try:
@@ -353,7 +356,7 @@ def _unidentified(value: Any) -> references.Unread:
 
 
 def _of_another_kind(problems: Iterable[Problem]) -> bool:
-    """Return True when a document without fields that its kind needs has others: its kind may be what is wrong."""
+    """Return True if a document lacks required fields and has unknown fields, because its kind might be wrong."""
     fields = {problem.message for problem in problems if re.fullmatch(r"spec\.\w+", problem.path)}
     return "is not a known field" in fields and any(message.startswith("is required") for message in fields)
 

@@ -81,7 +81,7 @@ def by_libyaml(value: Mapping[str, Any]) -> str:
 
 
 class _OtherTextError(Exception):
-    """A value whose text libyaml has to write."""
+    """Value with a text that only libyaml can write."""
 
 
 def _sorted_items(value: dict[Any, Any]) -> Iterable[tuple[Any, Any]]:
@@ -214,7 +214,7 @@ class _OtherTypeError(TypeError):
 
 
 def _events(value: Any) -> Iterator[Any]:
-    """Return what the dumper would emit for a value as JSON has them."""
+    """Yield the events that the dumper would emit for a JSON value."""
     kind = type(value)
     if kind is str:
         yield _text_event(value)

@@ -90,12 +90,12 @@ class Labelled(Protocol):
 
 
 def all_labels(cluster: Labelled) -> dict[str, str]:
-    """Return the labels by which a cluster is selected: those that it is given, and its name as the cluster label."""
+    """Return the labels of a cluster for selectors: the labels of its manifest, and its name as the cluster label."""
     return {**cluster.labels, CLUSTER_LABEL: cluster.name}
 
 
 def is_dns_label(name: str) -> bool:
-    """Return whether it is a DNS label (RFC 1123), as a fleet's name has to be."""
+    """Return True if a name is a DNS label (RFC 1123). Fleet names must be DNS labels."""
     return bool(_DNS_LABEL.fullmatch(name))
 
 
@@ -126,7 +126,7 @@ def replica_name(namespace: str, deployment: str, cluster: str, index: int) -> s
 
 
 def replica_stem(name: str) -> str:
-    """The name of a replica without its hash, which all replicas of a deployment share; "" for other names."""
+    """Return the common name of all replicas of a deployment, without the hash, or "" for other names."""
     return name[:-_WIDE_DIGITS] if _HASH.search(name) else ""
 
 
@@ -157,7 +157,7 @@ def workload_namespace(namespace: str) -> str:
 
 
 def is_fleet_namespace(name: str) -> bool:
-    """Return whether a namespace of a workload cluster is one of those that a fleet composes objects in."""
+    """Return True if a fleet composes objects in this namespace of an inference cluster."""
     return name == SYSTEM_NAMESPACE or name.startswith(f"{_WORKLOADS}-")
 
 

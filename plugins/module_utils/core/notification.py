@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Notifications about a run or an event: what became of a fleet, as a document, and as messages of services."""
+"""Notifications about a run or an event: a document of the result, and messages for services."""
 
 from __future__ import annotations
 
@@ -32,10 +32,12 @@ _REASON = 300
 
 @dataclass(frozen=True)
 class Trouble:
-    """One thing that is wrong. `event`: what it makes of the run; `subject`: what it is, such as `cluster west`."""
+    """Problem of a run."""
 
     event: Event
+    """Event of the run because of the problem."""
     subject: str
+    """Affected part of the fleet, such as `cluster west`."""
     reason: str = ""
 
     @property
@@ -48,13 +50,15 @@ class Trouble:
 
 @dataclass(frozen=True)
 class Notification:
-    """Message about what became of a run. `run`: what it was, by name. `counts`: of clusters, replicas and objects."""
+    """Message about the result of a run."""
 
     fleet: str
     run: Mapping[str, str]
+    """Values that describe the run, by name."""
     changed: bool
     wrong: Sequence[Trouble] = ()
     counts: Mapping[str, int] = field(default_factory=dict)
+    """Numbers of clusters, replicas, and objects."""
 
     def events(self, before: Collection[str]) -> list[Event]:
         """Return the events of the run. `before`: the subjects of problems in the last run."""
@@ -107,7 +111,9 @@ def of_run(
 
 
 def _has_changed(result: Mapping[str, Any]) -> bool:
-    """Return whether a run changed something. Playbooks clear `changed` of a task whose changes they report by host."""
+    """Return True if a run changed something.
+
+    Playbooks clear `changed` of tasks that report changes by host."""
     return any(result.get(name) for name in ("changed", "control_changed", "changed_clusters"))
 
 
@@ -163,7 +169,7 @@ def line(notification: Notification, events: Sequence[Event]) -> str:
 
 
 def slack(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a document as a message for incoming webhooks of Slack, which Mattermost and Rocket.Chat take as well."""
+    """Return a document as a message for incoming webhooks of Slack. Mattermost and Rocket.Chat accept it too."""
     head, __, __ = str(content["text"]).partition(". ")
     lines = [f"*{_escaped(head)}*"]
     lines += [
@@ -176,7 +182,7 @@ def slack(content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _escaped(value: str) -> str:
-    """Return text as Slack takes it, in which nothing is a link or a mention."""
+    """Return text with escapes for Slack, without links and mentions."""
     return value.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
@@ -188,7 +194,8 @@ def _failure(result: Mapping[str, Any]) -> str:
 
 
 def _findings(read: Mapping[str, Any], kind: str) -> Iterator[tuple[str, str]]:
-    """Yield the subject and the reason of each finding of a kind, which are a line in the document of the outcome."""
+    """Yield the subject and the reason of each finding of a kind. A finding is a line in the document of the
+    outcome."""
     finding_lines = _mapping(read, "findings").get(kind)
     for line_ in finding_lines if isinstance(finding_lines, list) else ():
         subject, __, reason = str(line_).partition(": ")

@@ -51,12 +51,12 @@ NOT_THIS_RUN = "not part of this run"
 
 @dataclass(frozen=True)
 class Component:
-    """A part that is ready or not, and why not: a cloud cluster, a serving stack, a gateway's controller. `addresses`
-    are those at which it is reached, best first, where no object says one."""
+    """Readiness of a component, with a reason: a cloud cluster, a serving stack, or a controller of a gateway."""
 
     ready: bool = False
     message: str = ""
     addresses: tuple[str, ...] = ()
+    """Addresses of the component in order of preference, if no object contains an address."""
 
 
 @dataclass(frozen=True)
@@ -183,12 +183,14 @@ class Observed:
         return None if self.unreachable else self.control
 
     def lacks(self, namespace: str, name: str, key: str) -> bool:
-        """Return whether a Secret of the control cluster is known to have no such key."""
+        """Return True if a Secret of the control cluster is known to lack a key."""
         return not self.unreachable and key not in self.secret_keys.get((namespace, name), frozenset())
 
 
 class ObservationError(Exception):
-    """A document is no observation: `path` is the field, `value` what is there in short, `expected` what should be."""
+    """Error in an observation document.
+
+    `path`: the field. `value`: its value in short form. `expected`: the expected value."""
 
     def __init__(self, path: str, value: str, expected: str) -> None:
         got = f" (got {value})" if value else ""
@@ -217,7 +219,7 @@ def parse(document: Any) -> Observed:
 
 
 def is_of_clusters(document: Any) -> bool:
-    """Return whether a document says anything of clusters. One that has accounts alone does not."""
+    """Return True if a document contains data of clusters. A document with only accounts does not."""
     return not isinstance(document, Mapping) or "accounts" not in document or len(document) > 1
 
 
@@ -524,7 +526,7 @@ def _secrets(value: Any, path: str) -> dict[tuple[str, str], frozenset[str]]:
 
 
 def _secret_labels(value: Any, path: str) -> dict[tuple[str, str], Mapping[str, str]]:
-    """Return the labels of the Secrets that have any, whose other fields are right."""
+    """Return the labels of Secrets with labels. The other fields of these Secrets are already valid."""
     labels_by_secret: dict[tuple[str, str], Mapping[str, str]] = {}
     for index, entry in enumerate(_list(value, path)):
         entry_location = f"{path}[{index}].labels"

@@ -133,14 +133,16 @@ class PricingError(Exception):
 
 @dataclass(frozen=True)
 class Price:
-    """Price of a node. `option`: how it is bought. `as_of`: the day on which it was valid, empty for one that is
-    assumed. `source`: for people."""
+    """Price of a node."""
 
     per_hour: Decimal
     currency: str
     option: PurchaseOption
+    """Purchase option of the node."""
     as_of: str
+    """Day of the price, empty for an assumed price."""
     source: str
+    """Source of the price, as text for people."""
 
 
 @dataclass(frozen=True)
@@ -162,12 +164,12 @@ class AssumedPrices:
 
 @dataclass(frozen=True)
 class PriceBook:
-    """Prices of a fleet, from its InferenceClasses (by name) and its price catalog. `assumed`: prices in a what-if
-    question."""
+    """Prices of a fleet, from its InferenceClasses (by name) and its price catalog."""
 
     classes: Mapping[str, api.InferenceClass]
     catalogue: Catalogue | None = None
     assumed: AssumedPrices | None = None
+    """Prices in a what-if query."""
 
     @cached_property
     def currency(self) -> str:
@@ -263,7 +265,7 @@ class PriceBook:
 
 
 def purchase_option(cluster: api.InferenceCluster, pool: NodePool) -> PurchaseOption | None:
-    """Return how nodes of a pool are bought; None for a way that has prices of its own, which are not known."""
+    """Return the purchase option of nodes in a pool, or None for an option with unknown prices."""
     cloud = registry.BY_SOURCE.get(cluster.spec.cluster.source)
     return cloud.purchase_option(pool) if cloud else "OnDemand"
 
@@ -323,7 +325,7 @@ def _given_twice(catalogue: Catalogue) -> Iterator[Problem]:
 
 
 def future_classes(resources: Iterable[api.Resource], today: date) -> Iterator[Problem]:
-    """Yield warnings of InferenceClasses whose prices are of a day that is still to come."""
+    """Yield warnings about InferenceClasses with prices of a future day."""
     for resource in resources:
         if (
             isinstance(resource, api.InferenceClass)

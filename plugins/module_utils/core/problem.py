@@ -27,25 +27,28 @@ class Ref:
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong: what (`message`), where, the value that is wrong, and what to do about it (`hint`).
+    """Error or warning: the message, the location, the wrong value, and a hint.
 
-    As a text, message and hint are sentences, and no key of a known form is in it; the message itself is the rest of
-    one that begins with the field.
-
-    `path` is the field path as the user wrote it (`spec.nodePools[0].className`), empty for a whole document.
-    `value` is the offending value in short form (never of a secret), empty where there is none.
-    `line` and `document` count from 1; `file` is the name the text was read under.
+    As text, the message and the hint are sentences and contain no key of a known format. The field is the subject of
+    the message sentence.
     """
 
     message: str
+    """Rest of the sentence after the field."""
     path: str = ""
+    """Field path as the user wrote it (`spec.nodePools[0].className`), empty for a whole document."""
     value: str = ""
+    """Wrong value in short form, never of a secret. Empty without a value."""
     hint: str = ""
+    """Imperative fix."""
     severity: Severity = "error"
     ref: Ref | None = None
     file: str = ""
+    """Name of the text that was read."""
     line: int | None = None
+    """Line in the file, from 1."""
     document: int | None = None
+    """Document in the file, from 1."""
 
     def at(self, *, file: str, line: int | None, document: int | None, ref: Ref | None = None) -> Problem:
         """The same problem, with its place in a file."""

@@ -1,8 +1,9 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Progress of long work: what each cluster waits for, since when, what was last seen, and how long it usually takes.
+"""Progress of long operations: the awaited event of each cluster, its start, the last observation, and the usual
+duration.
 
-Work reports a wait to a `Progress` while it lasts. A Board keeps the waits that go on, and has a line for each cluster.
+Code reports a wait to a `Progress` while it lasts. A Board stores the active waits and has a line for each cluster.
 """
 
 from __future__ import annotations
@@ -73,8 +74,9 @@ class Line:
 
 @dataclass
 class Board:
-    """Waits that go on, by who reports them and a number of its own. Reports are untrusted: what is no report is
-    ignored, and texts are bounded and printable."""
+    """Active waits, by their reporter and number.
+
+    Reports are untrusted: invalid reports are ignored, and texts are printable and limited in length."""
 
     waits: dict[tuple[Any, int], Wait] = field(default_factory=dict)
 
@@ -123,7 +125,7 @@ def begun(number: int, cluster: str, awaited: str, usual: str) -> dict[str, Any]
 
 
 def seen(number: int, text: str) -> dict[str, Any]:
-    """Return the report of what was last seen."""
+    """Return a report of the last observation."""
     return {"wait": number, "seen": cut(text, _CHARACTERS)}
 
 

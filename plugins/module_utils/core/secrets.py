@@ -176,14 +176,14 @@ _SWITCHES = frozenset({"allow", "enable", "disable", "no", "skip", "use", "trust
 
 
 def is_encrypted(content: str | bytes) -> bool:
-    """Return whether the content of a file is encrypted with ansible-vault."""
+    """Return True if the content of a file is encrypted with ansible-vault."""
     start = content[:64]
     text = start.decode("utf-8", "replace") if isinstance(start, bytes) else start
     return text.lstrip("\ufeff \r\n").startswith(_VAULT)
 
 
 def secret_like(name: str) -> bool:
-    """Return whether an environment variable or an argument of this name is likely to hold a secret."""
+    """Return True if an environment variable or argument of this name probably contains a secret."""
     segments = [segment.lower() for segment in _WORDS.findall(name)]
     if not segments or segments[0] in _SWITCHES or segments[-1] in _ABOUT:
         return masked(name) != name
@@ -240,7 +240,7 @@ def without_keys(text: str) -> str:
 
 
 def holds_key(text: str) -> bool:
-    """Return whether a text, such as a name, contains a key of a known format."""
+    """Return True if a text, such as a name, contains a key of a known format."""
     return bool(known_keys(text))
 
 
@@ -261,7 +261,7 @@ def _flag(match: re.Match[str]) -> str:
 
 
 def _basic(match: re.Match[str]) -> str:
-    """Mask what follows `Basic` if it is a user name and a password in Base64."""
+    """Mask the value after `Basic` if it is a user name and a password in Base64."""
     try:
         decoded = base64.b64decode(match["value"], validate=True)
     except ValueError:
@@ -317,13 +317,13 @@ def _assigned(match: re.Match[str]) -> str:
 
 
 def _is_random(text: str) -> bool:
-    """Return whether a text is no word: it has digits, and letters, or capitals within it."""
+    """Return True if a text is not a word: it has letters with digits, or capitals after the first character."""
     has_letters = any(map(str.isalpha, text))
     return has_letters and (digits(text) > 0 or text[1:] != text[1:].lower())
 
 
 def _is_no_value(name: str, value: str, gap: str) -> bool:
-    """Return whether a value is a word for none, a reference or a file. `gap` is empty before a quoted value."""
+    """Return True if a value means "none", or is a reference or a file. `gap` is empty before a quoted value."""
     if gap and value.startswith("@"):
         # `curl --data token=@file`
         return ":" in gap or _FILE.match(value[1:]) is not None or not _is_random(value[1:])
@@ -334,7 +334,7 @@ def _is_no_value(name: str, value: str, gap: str) -> bool:
 
 
 def _names_secret(name: str) -> bool:
-    """Return whether the words of a flag or field name indicate a secret value."""
+    """Return True if the words of a flag or field name indicate a secret value."""
     segments = [segment.lower() for segment in _WORDS.findall(name)]
     if not segments or segments[0] in _SWITCHES:
         return False
@@ -347,7 +347,7 @@ def _names_secret(name: str) -> bool:
 
 
 def _is_no_secret(name: str, value: str) -> bool:
-    """Return whether a value is a switch, a file, or a token of a model's vocabulary (`"eos_token": "</s>"`)."""
+    """Return True if a value is a switch, a file, or a token of a model's vocabulary (`"eos_token": "</s>"`)."""
     value = value.strip("'\"")
     is_vocabulary = name.lower().endswith("token") and value.startswith(("<", "["))
     return (
@@ -379,7 +379,7 @@ def _without_values(lines: list[str]) -> list[str]:
 
 
 def _takes_a_secret(flag: str, value: str) -> bool:
-    """Return whether a line of a list is the flag whose value, the next line, is a secret."""
+    """Return True if a line of a list is a flag and the next line is its secret value."""
     if "--" in value[: len(value) - len(value.lstrip()) + 5]:
         return False
     value = value.strip(" '\"").removeprefix("- ").strip(" '\"")

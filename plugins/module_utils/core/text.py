@@ -58,7 +58,7 @@ def short_value(value: object) -> str:
 
 
 def printable(text: str, keep: str = "") -> str:
-    """The text with escapes (`\\x1b`) in place of what a terminal could take for a command, and of line ends."""
+    """Return text with escapes (`\\x1b`) for line ends and for characters that a terminal might interpret."""
     if text.isprintable():
         return text
     return "".join(
@@ -166,8 +166,7 @@ def meant_device_memory(text: str) -> str:
 
 
 def meant_memory(text: str) -> str:
-    """Return what a number without a unit, or in thousandths, might mean as the memory of a container: `80Mi or 80Gi`.
-    Empty when that is unknown."""
+    """Return possible meanings of a unitless or milli number as container memory (`80Mi or 80Gi`), or "" if unknown."""
     number_match = _UNITLESS.fullmatch(text.strip())
     return f"{number_match[1]}Mi or {number_match[1]}Gi" if number_match and float(number_match[1]) else ""
 
@@ -242,7 +241,7 @@ def are(number: int, noun: str) -> str:
 
 
 def short(value: object) -> str:
-    """Return a value as messages show it; empty for lists and mappings, which may hold anything."""
+    """Return a value in the form of messages, or "" for lists and mappings, because they can contain any data."""
     return "" if isinstance(value, (Mapping, list, tuple)) else short_value(value)
 
 

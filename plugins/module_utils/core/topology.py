@@ -63,7 +63,7 @@ class TopologyError(ValueError):
 
 
 def positive_integer(value: object, path: str) -> tuple[int | None, Problem | None]:
-    """`value` as an integer of at least 1, or what is wrong with it. Text, floats and booleans are not integers."""
+    """Return `value` as an integer of at least 1, or its problem. Text, floats, and booleans are not integers."""
     if isinstance(value, bool) or not isinstance(value, int):
         hint = "Write it without quotes." if isinstance(value, str) and value.strip().isdecimal() else ""
         return None, Problem("must be a whole number", path, short_value(value), hint)

@@ -1,9 +1,8 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Read access to Kubernetes objects in wire form, which are foreign data: nothing of them is checked but their metadata
-(`with_metadata`).
+"""Read access to unvalidated Kubernetes objects in wire form. Only their metadata is checked (`with_metadata`).
 
-`fields`, `entries`, `text` and `number` return an empty value for what is missing or of another type.
+`fields`, `entries`, `text`, and `number` return an empty value if a field is missing or of another type.
 """
 
 from __future__ import annotations
@@ -122,7 +121,7 @@ def canonical(value: Any) -> Any:
 
 
 def has_all_of(value: Any, subset: Any) -> bool:
-    """Return whether a value contains all parts of another value. Its maps can have more keys, such as defaults."""
+    """Return True if a value contains all parts of another value. Its maps can have more keys, such as defaults."""
     if isinstance(subset, _MAP):
         return isinstance(value, _MAP) and all(
             key in value and has_all_of(value[key], item) for key, item in subset.items()
@@ -192,7 +191,7 @@ def label(value: Object | None, name: str) -> str:
 
 
 def is_being_deleted(live: Object | None) -> bool:
-    """Return whether an object has a deletionTimestamp."""
+    """Return True if an object has a deletionTimestamp."""
     return "deletionTimestamp" in fields(live, "metadata")
 
 
@@ -228,7 +227,7 @@ def stated(conditions: Iterable[Object], kind: str, generation: int = 0, default
 
 
 def is_true(value: Object | None, kind: str) -> bool:
-    """Return whether a condition holds for the latest generation of its object."""
+    """Return True if a condition holds for the latest generation of its object."""
     return condition(value, kind) == "True"
 
 

@@ -1,13 +1,13 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Text of manifests -> plain documents in which every key and list item knows its line.
+"""Conversion of manifest text to plain documents with line numbers for every key and list item.
 
-Plain scalars mean what Kubernetes' own reader makes of them (`yaml_scalars`). Differences: keys that are not text are
-refused (Kubernetes turns `on:` into `true:` silently), and so are infinite numbers and NaN (which Kubernetes refuses a
-step later).
+Plain scalars have the same meaning as in Kubernetes (`yaml_scalars`), with two differences. Keys that are not text are
+rejected, because Kubernetes silently converts `on:` to `true:`. Infinite numbers and NaN are rejected, because
+Kubernetes rejects them later.
 
-Nothing is ever constructed from a tag, nothing is templated, and work is bounded: depth, nodes, and the nodes that
-aliases stand for.
+No object is constructed from a tag, and no text is templated. The depth, the number of nodes, and the number of nodes
+behind aliases are limited.
 """
 
 # To isinstance a bool is an int. pylint: disable=unidiomatic-typecheck
@@ -60,7 +60,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Place:
-    """Place of a value: the line of its key (or of the value itself), and the places of what is in it."""
+    """Location of a value: the line of its key (or of the value itself), and the locations of its children."""
 
     line: int
     children: Mapping[str, Place] | Sequence[Place] | None = None
@@ -182,7 +182,7 @@ def _decode(source: Source) -> tuple[str, Problem | None]:
 
 
 class _Text:
-    """The text of a file, with what hints need of it, found out once and only when needed."""
+    """Text of a file, with cached properties for hints."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -213,7 +213,7 @@ class _Text:
         return "\n".join(self._lines[begin:end])
 
     def template_hint(self, number: int) -> str:
-        """Return what to do about `{{` where YAML is expected, empty when there is none."""
+        """Return a hint for `{{` in place of YAML, or "" without a template."""
         if self._holds_helm:
             return "This seems to be a Helm template: render it first (helm template) and read its output"
         line = self.line(number)
@@ -356,7 +356,7 @@ _SYNTAX_HINTS = (
 
 
 def _syntax_problem(error: YAMLError, text: _Text, first_line: int) -> Problem:
-    """The parser's complaint with line, column, what it expected, and what usually helps."""
+    """Return the error of the parser with its line, its column, the expected text, and a hint."""
     mark: Any = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     line = mark.line + first_line if mark is not None else first_line
     column = mark.column + 1 if mark is not None else 1

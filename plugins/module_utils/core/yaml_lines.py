@@ -120,8 +120,9 @@ class _Reader:
         self._items, self._column = items, column
 
     def _enter_list(self, column: int, dashes: int) -> int:
-        """Go to the list whose dashes are in this column, and into those that begin on the line. Return the column of
-        what is behind the dashes."""
+        """Enter the list with dashes in this column, and the lists that begin on the line.
+
+        Return the column of the value after the dashes."""
         if self._key is not None:
             if column < self._column:
                 raise _OtherFormError
@@ -136,7 +137,7 @@ class _Reader:
         return column + 2
 
     def _enter_mapping(self, column: int) -> None:
-        """Go to the mapping whose keys are in this column."""
+        """Enter the mapping with keys in this column."""
         if self._key is None:
             if self._column != column or not isinstance(self._items, dict):
                 self._leave(column, dict)
@@ -151,7 +152,7 @@ class _Reader:
         self._enter(items, column)
 
     def _leave(self, column: int, kind: type) -> None:
-        """Leave what is deeper than the mapping or list in this column."""
+        """Leave all collections that are deeper than the mapping or list in this column."""
         while self._column != column or not isinstance(self._items, kind):
             if not self._open or self._column < column:
                 raise _OtherFormError
@@ -256,7 +257,7 @@ def _put(items: Any, key: str | None, value: Any, follows_value: bool) -> None:
 
 
 def _ends(items: Any, sign: str, follows_value: bool) -> bool:
-    """Return whether a sign ends a flow collection: it is the one that belongs to it, and no comma is before it."""
+    """Return True if a sign ends a flow collection: it matches the opening sign, and no comma precedes it."""
     return isinstance(items, dict if sign == "}" else list) and (follows_value or not items)
 
 

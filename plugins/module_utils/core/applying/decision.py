@@ -82,7 +82,7 @@ class Head:
 
 
 class Entry(NamedTuple):
-    """Entry of a cluster in an index: the digest of what it should have, and the number of parts."""
+    """Entry of a cluster in an index: the digest of its desired state, and the number of parts."""
 
     digest: str
     parts: int
@@ -164,14 +164,14 @@ def _history(desired: DesiredState) -> dict[str, Any]:
 
 
 def _is_in_place(group: str, kind: str, namespace: str, name: str) -> bool:
-    """Return whether an object is where a fleet composes objects of its kind."""
+    """Return True if an object is in a location for objects of its kind that a fleet composes."""
     if namespace or (group, kind) == ("", "Namespace"):
         return names.is_fleet_namespace(namespace or name)
     return (group, kind, name) in _WITHOUT_NAMESPACE
 
 
 def packed_index(index: Index) -> Packed:
-    """Return the entry of an index, whose digest belongs in the head, and its parts."""
+    """Return the entry and the parts of an index. The head contains the digest of the entry."""
     return _packed({cluster: list(entry) for cluster, entry in sorted(index.items())})
 
 
@@ -199,7 +199,7 @@ def _packed(value: Any) -> Packed:
 
 
 def _unpacked(entry: Entry, parts: Iterable[bytes]) -> dict[str, Any]:
-    """Return a value that was packed. What comes from a server is bounded before it is taken for anything."""
+    """Return the content of packed parts. The size is limited before the content is read, because a server sent it."""
     decompressor = zlib.decompressobj()
     try:
         data = decompressor.decompress(b"".join(parts), LARGEST)

@@ -19,7 +19,7 @@ _NAMESPACE_ENDINGS = ("Remaining", "Failure")
 
 
 def is_stuck(live: Object | None, now: datetime) -> bool:
-    """Return whether an object has been terminating for longer than a normal deletion."""
+    """Return True if an object has been terminating for longer than a normal deletion."""
     seconds = _seconds(text(live, "metadata", "deletionTimestamp"), now)
     return is_being_deleted(live) and (seconds is None or seconds > USUAL_SECONDS)
 

@@ -1,14 +1,14 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Inventory of all objects that a fleet applied to one API server, from which objects to prune are determined.
+"""Inventory of all objects that a fleet applied to one API server. Runs use it to find the objects to prune.
 
 It is text, one JSON array per line: a header, then `[apiVersion, kind, namespace, name, desired, owned]` per object.
-`desired` is the digest of the applied object, `owned` that of the fields which the field manager then owned in the live
-object; both are empty until the object was applied, and always for Secrets, whose values get no digest. An inventory
-that is too large for one ConfigMap is split into parts, whose headers contain a digest of the whole, so that parts of
-two versions are never mixed.
+`desired` is the digest of the applied object. `owned` is the digest of the fields that the field manager then owned in
+the live object. Both are empty until the object was applied. They are always empty for Secrets, because the values of
+Secrets get no digest. An inventory that is too large for one ConfigMap is split into parts. Their headers contain a
+digest of the whole, so that parts of two versions are never mixed.
 
-An inventory also contains notes: lines `["note", name, chunk]`, whose chunks form a compressed JSON value. On an
+An inventory also contains notes: lines `["note", name, chunk]`. The chunks form a compressed JSON value. On an
 inference cluster, the note `replicas` contains the applied ModelReplicas. On the control cluster, the note `known`
 contains the digests of the planned ModelReplicas of each inference cluster (`core/planning/recovery.py`).
 """

@@ -107,8 +107,7 @@ def _items(value: Sequence[Any], children: Fields) -> list[Any]:
 
 
 def _keyed(item: Any, keyed: Sequence[tuple[Mapping[str, Any], Fields]]) -> Fields | None:
-    """Return the fields of the item's entry. A key that is missing in the item has the default of its schema, which is
-    known from the entry only."""
+    """Return the fields of the item's entry. The entry has the schema default of a key that the item lacks."""
     if not isinstance(item, Mapping):
         return None
     for keys, below in keyed:

@@ -22,7 +22,7 @@ State = Literal["ready", "progressing", "failed"]
 
 @dataclass(frozen=True)
 class Readiness:
-    """State of an object, with what it waits for or why it failed ("" when it is ready)."""
+    """State of an object, with the awaited event or the error ("" if the object is ready)."""
 
     state: State
     message: str = ""
@@ -76,7 +76,7 @@ def _usual(value: Object) -> str:
 
 
 def waited_for(kind: str) -> bool:
-    """Return True for kinds whose objects become ready some time after they were applied."""
+    """Return True if objects of a kind become ready some time after they were applied."""
     return kind in _RULES
 
 

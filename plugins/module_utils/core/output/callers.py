@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Table of callers: the Secrets with their keys, how old these are, and the labels by which policies select them."""
+"""Table of callers: the Secrets with their keys, the age of the keys, and the labels that policies select by."""
 
 from __future__ import annotations
 

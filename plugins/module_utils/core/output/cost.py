@@ -113,7 +113,7 @@ class _PoolNodes:
 
 
 def fleet_cost(plan: Plan) -> FleetCost | None:
-    """Return what a plan costs; None for a fleet that knows no prices."""
+    """Return the cost of a plan, or None for a fleet without prices."""
     return cost_of(plan.context, plan.clusters, plan.running)
 
 
@@ -152,7 +152,7 @@ def _text(amount: Fraction) -> str:
 
 
 def _nodes(context: Context, clusters: Iterable[Cluster], replicas: Iterable[Replica]) -> dict[str, list[_PoolNodes]]:
-    """Return the nodes of the pools of each cluster whose pools are known, by name."""
+    """Return the nodes of all pools by cluster name, without clusters of unknown pools."""
     known_clusters = {cluster.name: cluster for cluster in clusters if not cluster.unknown}
     capacity = FleetCapacity(known_clusters, _OPTIONS)
     used = set()
@@ -282,12 +282,12 @@ class Before:
 
 
 def compared(fleet_cost: FleetCost | None, currency: str) -> Before | None:
-    """Return a cost as what another one is compared with; None without one, or in another currency."""
+    """Return a cost as the basis of a comparison, or None without a cost or in another currency."""
     return _before(api.wire(fleet_cost), currency) if fleet_cost else None
 
 
 def before(text: str, currency: str) -> Before | None:
-    """Return what a plan.json says of its cost; None when it says nothing, or in another currency."""
+    """Return the cost in a plan.json, or None without a cost or in another currency."""
     try:
         return _before(json.loads(text)["cost"], currency)
     except (ValueError, KeyError, TypeError, InvalidOperation):
@@ -332,7 +332,7 @@ class Line:
 
 @dataclass(frozen=True)
 class _Digits:
-    """Digits of the amounts in each column, which are as many in all lines."""
+    """Number of decimal digits of each column, equal for all lines."""
 
     per_hour: int
     per_month: int
@@ -394,7 +394,7 @@ def _change(cost: Cost, previous: Before | None) -> Fraction | None:
 
 
 def deployment_lines(fleet_cost: FleetCost, previous: Before | None) -> list[Line]:
-    """Return a line for each deployment, and for those that are gone. `previous`: what the last plan cost."""
+    """Return a line for each deployment, and for each removed deployment. `previous`: cost of the last plan."""
     lines, digits = [], _digits(fleet_cost, previous)
     for deployment in fleet_cost.deployments:
         unpriced = deployment.unpriced_replicas
@@ -409,7 +409,7 @@ def deployment_lines(fleet_cost: FleetCost, previous: Before | None) -> list[Lin
 
 
 def cluster_lines(fleet_cost: FleetCost, previous: Before | None) -> list[Line]:
-    """Return a line for each cluster, and for those that are gone. `previous`: what the last plan cost."""
+    """Return a line for each cluster, and for each removed cluster. `previous`: cost of the last plan."""
     digits = _digits(fleet_cost, previous)
     return [
         _with_amounts(
@@ -444,7 +444,7 @@ def limit_notes(
 
 
 def fleet_line(fleet_cost: FleetCost, previous: Before | None) -> Line:
-    """Return the line of the fleet. `previous`: what the last plan cost."""
+    """Return the line of the fleet. `previous`: cost of the last plan."""
     is_partial = bool(fleet_cost.unpriced_nodes or fleet_cost.unknown_clusters)
     line = Line("all", str(fleet_cost.nodes), notes=tuple(_notes(fleet_cost)))
     return _with_amounts(
@@ -460,10 +460,11 @@ def fleet_line(fleet_cost: FleetCost, previous: Before | None) -> Line:
 def table(
     fleet_cost: FleetCost | None, previous: Before | None = None, width: int = 72, today: date | None = None
 ) -> list[str]:
-    """Return the cost as a table: deployments, clusters, and all. `previous`: what the last plan cost. `today`: for the
-    hint that prices are old.
+    """Return the cost as a table: deployments, clusters, and the total.
 
-    A cost that has unknown parts is marked as what it is at least."""
+    `previous`: cost of the last plan. `today`: the day for the hint about old prices.
+
+    A cost with unknown parts is marked as a lower bound."""
     if fleet_cost is None:
         return []
     clusters = [replace(line, name=f"cluster {line.name}") for line in cluster_lines(fleet_cost, previous)]

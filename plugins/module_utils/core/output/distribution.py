@@ -24,11 +24,12 @@ class Place:
 
 @dataclass(frozen=True)
 class LabelValue:
-    """A value of a label of clusters. `takes_new`: whether there is a cluster with it that takes new replicas."""
+    """Value of a cluster label, with its replicas."""
 
     value: str
     replicas: int
     takes_new: bool
+    """True if a cluster with this value accepts new replicas."""
     places: tuple[Place, ...]
 
 

@@ -25,7 +25,7 @@ class ManifestsDocument(api.Model):
 
 
 def document(loaded: Loaded) -> ManifestsDocument:
-    """Return what was loaded, and what is wrong with it."""
+    """Return the loaded resources with their errors and warnings."""
     resources: dict[str, list[str]] = {}
     for resource in loaded.resources:
         name = f"{resource.namespace}/{resource.name}" if resource.namespace else resource.name

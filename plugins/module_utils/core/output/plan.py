@@ -249,9 +249,10 @@ def table(plan: Plan, width: int = 72, earlier: Sequence[Plan] = ()) -> list[str
 
 
 def services_table(plan: Plan, width: int = 72) -> list[str]:
-    """Return the table of services: a row per service, and below it its endpoints with requests, with their weights,
-    those without, and notes; then that of gateways in mode Model, and what happens to requests while budgets cannot be
-    counted. Empty for a fleet without services and gateways."""
+    """Return the tables of services and Model gateways, and the effects of uncounted budgets on requests.
+
+    Below the row of a service are its endpoints with requests and their weights, its endpoints without requests, and
+    notes. The result is empty for a fleet without services and gateways."""
     rows = []
     for served in served_services(plan):
         routed, members = served.routed, served.routed.resolution.members
@@ -280,7 +281,7 @@ def services_table(plan: Plan, width: int = 72) -> list[str]:
 
 
 def _is_unusable(served: ServedService, member: MatchedEndpoint) -> bool:
-    """Return whether an endpoint is not usable, for a reason that is not given by gateways in mode Model."""
+    """Return True if an endpoint is not usable for a reason that Model gateways do not report."""
     return not member.usable and (served.is_path or _name(member) not in served.unused)
 
 
@@ -350,7 +351,7 @@ def pools_of(engines: Sequence[PlacedEngine]) -> dict[str, None]:
 
 
 def own_part(replica: str, deployment: str) -> str:
-    """Return the name of a replica without the prefix of its deployment, which is in the previous column."""
+    """Return the name of a replica without its deployment prefix, because the previous column contains it."""
     prefix = f"{deployment}-"
     return f"…{replica.removeprefix(prefix)}" if deployment and replica.startswith(prefix) else replica
 
@@ -360,7 +361,7 @@ def _held(placement: Placement) -> list[str]:
 
 
 def _kept(plan: Plan) -> set[Ref]:
-    """Return the resources of which all that is composed stays."""
+    """Return the resources with unchanged composed objects."""
     return {*plan.context.fleet.held, *(gateway.ref for gateway in plan.models.leaving)}
 
 
@@ -561,7 +562,7 @@ def _refusal(refusal: Refusal) -> PlannedRefusal:
 
 
 def removals(plan: Plan, *actions: Action) -> list[Removal]:
-    """Return the existing replicas to which one of these changes happens, by name, with the reasons."""
+    """Return the existing replicas with one of these changes, by name, with the reasons."""
     return [
         api.construct(
             Removal,

@@ -164,7 +164,7 @@ class ServedService:
 
     @property
     def address(self) -> str:
-        """The cell of a table for what clients use; the path alone while a gateway in mode Path has no address."""
+        """Cell of a table with the address for clients. Only the path if a path-based gateway has no address."""
         if not self.is_reached:
             return "no gateway"
         return self.routed.address or self.routed.path if self.is_path else f"model {self.model}"
@@ -190,8 +190,9 @@ class ServedService:
 
 
 def serving_place(model: str, serving: Sequence[ServingGateway], *, is_path: bool) -> str:
-    """Return the addresses at which gateways in mode Model serve a model; "" without such gateways. `is_path`: the
-    model has a URL too."""
+    """Return the addresses of the Model gateways that serve a model, or "" without such gateways.
+
+    `is_path`: True if the model also has a URL."""
     addresses = some((f"{gateway.name} ({gateway.url or 'no address yet'})" for gateway in serving), 3)
     return f"{f'model {model} ' if is_path else ''}at {addresses}" if addresses else ""
 
@@ -365,7 +366,7 @@ def _model_note(plan: Plan, service: api.ModelService, resolution: Resolution, i
 
 
 def silence(plan: Plan, cluster: str) -> str:
-    """Return that it is not known what runs on a cluster now, "" when that is known or assumed."""
+    """Return a message about an unobserved cluster, or "" if the observed state is known or assumed."""
     observed = plan.context.observed_cluster(cluster)
     if observed is None or not observed.unreachable:
         return ""
@@ -462,7 +463,7 @@ def hosted_gateways(plan: Plan) -> dict[str, list[str]]:
 
 
 def planned_gateways(plan: Plan) -> list[PlannedGateway]:
-    """Return the gateways in mode Model without what was observed of them."""
+    """Return the Model gateways without their observed state."""
     return [
         api.construct(
             PlannedGateway,

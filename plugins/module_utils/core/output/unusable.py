@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Endpoints of services that are not usable, by the reason, each with what to do about it."""
+"""Unusable endpoints of services, grouped by reason, with a hint for each reason."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def unusable_endpoints(plan: Plan, services: Iterable[ServedService]) -> list[Un
 
 
 def _unusable(plan: Plan, served: ServedService) -> Iterator[tuple[MatchedEndpoint, str, bool]]:
-    """Yield the endpoints with their reasons, and whether these are those of gateways in mode Model beside others."""
+    """Yield the endpoints with their reasons, and True if only the Model gateways cannot use the endpoint."""
     for member in served.routed.resolution.members:
         of_models = served.unused.get(member.endpoint.name, "")
         if not member.usable:

@@ -144,7 +144,7 @@ class Costs:
 
     @property
     def compared(self) -> cost_output.Before | None:
-        """Return what the cost then is compared with; None where both are not known in one currency."""
+        """Return the cost before the query for a comparison, or None if a cost is unknown or in another currency."""
         return cost_output.compared(self.before, self.after.currency if self.after else "")
 
 
@@ -271,8 +271,7 @@ def summary_text(answer: Answer) -> str:
 
 
 def table(answer: Answer, width: int = 72) -> list[str]:
-    """Return an answer for people: who moves, who finds no place, the numbers of deployments and services, and what
-    the fleet costs, compared with the plan."""
+    """Return the result of a query as text: moved and pending replicas, changed counts, and fleet costs."""
     cost = costs(answer)
     blocks = [
         ["What if", *wrapped(answer.question.parts, width)],
@@ -314,7 +313,7 @@ def _cells(count: Count) -> tuple[str, ...]:
 
 
 def gateway_rows(answer: Answer) -> list[Row]:
-    """Return a row for each gateway that is lost: name, cluster and number of services, and what is left of these."""
+    """Return a row for each lost gateway: name, cluster, number of services, and their remaining gateways."""
     lost = answer.gateways or LostGateways({}, ())
     served = {name: [service for service in lost.services if name in service.lost] for name in lost.clusters}
     return [

@@ -149,8 +149,9 @@ def _names(place: tuple[str, str], index: int, route: str, listener: str, *, sha
 
 
 def _headers(rule: Object, position: int, callers: Sequence[str]) -> Iterator[tuple[str, tuple[tuple[str, str], ...]]]:
-    """Yield whose counters a rule has, with the descriptors of its header matches. `position`: that of the rule in its
-    domain."""
+    """Yield the callers with counters of a rule, each with the descriptors of the header matches.
+
+    `position`: the position of the rule in its domain."""
     headers = [header for parent in entries(rule, "clientSelectors") for header in entries(parent, "headers")]
     if not headers:
         only = f"rule-{position}-match--1"

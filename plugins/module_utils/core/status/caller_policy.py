@@ -69,7 +69,7 @@ def _problem(seen: ObservedBudget | None) -> str:
 
 
 def _budget(budget: Budget, gateways: Sequence[GatewayBudgets], unit: Decimal) -> BudgetStatus:
-    """Return the use of a budget, that of all callers together or of those who used most."""
+    """Return the use of a budget: the shared counter, or the counters of the callers with the highest use."""
     seen = [
         (gateway_budgets.gateway, budget_use)
         for gateway_budgets in gateways

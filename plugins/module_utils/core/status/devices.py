@@ -87,11 +87,11 @@ class PublishedDevice:
 
     @property
     def is_allocatable(self) -> bool:
-        """Return whether a new claim can have the device."""
+        """Return True if a new claim can allocate the device."""
         return not (self.taint or self.pool_defect)
 
     def is_of(self, promised: Device) -> bool:
-        """Return whether the device has all that an InferenceClass promises."""
+        """Return True if the device has all properties that an InferenceClass promises."""
         return not _differences(promised, self.value)
 
 
@@ -177,7 +177,7 @@ class PublishedDevices:
         return {device.key: device.taint for device in (*devices, *shared) if device.taint}
 
     def is_shared(self, driver: str) -> bool:
-        """Return whether a driver publishes devices that several nodes can use."""
+        """Return True if a driver publishes devices that several nodes can use."""
         return driver in self._shared
 
     def by_node(

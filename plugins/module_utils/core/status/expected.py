@@ -115,13 +115,13 @@ _OF_SECRETS = frozenset({"imagePullSecrets", "secretKeyRef"})
 
 
 def _is_read(value: Object) -> bool:
-    """Return whether a resource affects the expected clusters. There are many replicas, and few refer to Secrets."""
+    """Return True if a resource affects the expected clusters. Few of the many replicas reference Secrets."""
     kind = text(value, "kind")
     return kind in _READ or (kind in _WITH_PODS and _has_key(value, _OF_SECRETS))
 
 
 def _has_key(value: object, keys: frozenset[str]) -> bool:
-    """Return whether a mapping, or one below it, has any of these keys."""
+    """Return True if a mapping, or a mapping inside it, has any of these keys."""
     if isinstance(value, Mapping):
         return not keys.isdisjoint(value) or any(_has_key(item, keys) for item in value.values())
     return isinstance(value, list) and any(_has_key(item, keys) for item in value)
@@ -213,7 +213,7 @@ def _cluster(
 def _callers(
     gateway: api.InferenceGateway, policies: Iterable[api.CallerPolicy], secrets: Iterable[KeySecret]
 ) -> dict[tuple[str, str], Sequence[str]]:
-    """Return the callers whose use of budgets a gateway counts, by policy: of one for everyone, all who have a key."""
+    """Return the callers that a gateway counts for budgets, by policy. "Everyone" is all callers with a key."""
     if gateway.spec.auth is None:
         return {}
     keys, tokens = gateway.spec.auth.api_key, gateway.spec.auth.jwt

@@ -108,15 +108,17 @@ def model_gateway(
 def leaving_gateway(
     address: str, certificate: str, message: str, previous: Mapping[str, Any] | None = None
 ) -> Status[InferenceGatewayStatus]:
-    """Return the status of an InferenceGateway that has left the manifests, and stays until another one serves in its
-    place. Later runs know it by this status. `certificate` is that of the CA (PEM) by which clusters know it."""
+    """Return the status of an InferenceGateway that is no longer in the manifests and serves until another one serves.
+
+    Later runs recognize the gateway by this status. `certificate`: the CA certificate (PEM) that clusters trust for it.
+    """
     wire = {"address": address, "clientCACertificate": certificate}
     fields = InferenceGatewayStatus.model_validate({key: value for key, value in wire.items() if value})
     return Status((hold("Ready", earlier(None, previous), unknown("Ready", message)),), fields)
 
 
 def removed_gateway(previous: Mapping[str, Any] | None) -> Status[InferenceGatewayStatus]:
-    """Return the status of an InferenceGateway whose gateway was uninstalled: without an address."""
+    """Return the status of an InferenceGateway after its gateway was uninstalled, without an address."""
     previous_status = earlier(None, previous)
     message = "The gateway was removed"
     conditions = (Condition(_CONTROLLER, "False", "Installing", message), ready(False, previous_status, message))
@@ -124,8 +126,9 @@ def removed_gateway(previous: Mapping[str, Any] | None) -> Status[InferenceGatew
 
 
 def gateway_address(control: Objects | None, controller: Component, known: str) -> str:
-    """Return the address of the control gateway: that of its status, else one of its controller, else the `known` one,
-    which is kept for as long as it is one of those or cannot be checked."""
+    """Return the address of the control gateway: from its status, otherwise from its controller, otherwise `known`.
+
+    A `known` address is kept while the controller has it or the address cannot be checked."""
     current = first_address(_gateway(control))
     if current or known in controller.addresses:
         return current or known

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Status of cloud clusters and ServingStacks, which the fleet creates for a cluster. Ready is their only condition."""
+"""Status of cloud clusters and ServingStacks that the fleet creates for a cluster. Ready is their only condition."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def cache_phase(
 
 
 def lacked_token(previous: Mapping[str, Any] | None) -> bool:
-    """Return whether a ModelCache with this status lacked its Hugging Face token."""
+    """Return True if a ModelCache with this status lacked its Hugging Face token."""
     return any(condition.reason == _TOKEN_MISSING for condition in written(entries(previous, "conditions")).values())
 
 

@@ -170,7 +170,7 @@ def engine_stalls(states: Iterable[tuple[str, ReplicaState]]) -> str:
 
 
 def _have_same_cause(times: Iterable[str]) -> bool:
-    """Return whether two engines hung within a short time."""
+    """Return True if two engines hung within a short time."""
     moments = sorted(filter(None, map(parse_time, times)))
     return any(later - moment <= _SAME_CAUSE_TIME for moment, later in pairwise(moments))
 

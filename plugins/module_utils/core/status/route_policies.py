@@ -1,9 +1,10 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Policies of Envoy Gateway that routes and gateways in mode Model have: whether they guard them, or others do.
+"""Envoy Gateway policies of routes and Model gateways, and conflicts with policies that the fleet does not manage.
 
-Of several policies of a kind on one target only the oldest has an effect, and a SecurityPolicy on a route without
-`mergeType` takes the place of that on its gateway. So one that is not of the fleet may let in callers without a key.
+If several policies of a kind have the same target, only the oldest policy has an effect. A SecurityPolicy on a route
+without `mergeType` replaces the SecurityPolicy of the gateway. An unmanaged policy might therefore accept requests
+without a key.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ Contested = Mapping[str, Sequence[Object]]
 
 
 def is_ours(guard: Object) -> bool:
-    """Return whether a policy is of a fleet."""
+    """Return True if a fleet manages a policy."""
     return label(guard, names.MANAGED_BY_LABEL) == names.MANAGED_BY
 
 
@@ -161,12 +162,13 @@ def _attaches(target: Object, guard: Object | None, route: Object) -> bool:
 
 
 def _selects(target: Object, guard: Object | None, route: Object) -> bool:
-    """Return whether a selector may select a route or a Gateway of it. Expressions, and the labels of the Gateway, are
-    not compared."""
+    """Return True if a selector might select a route or its Gateway.
+
+    Expressions, and the labels of the Gateway, are not compared."""
     namespace = text(guard, "metadata", "namespace")
     if text(target, "kind") == _GATEWAY:
         return any(parent_namespace == namespace for parent_namespace, __ in _parents(route))
-    # The AI gateway gives an HTTPRoute the labels of its AIGatewayRoute.
+    # The AI gateway copies the labels of an AIGatewayRoute to its HTTPRoute.
     labels, desired = fields(route, "metadata", "labels"), fields(target, "matchLabels")
     is_near = namespace == text(route, "metadata", "namespace")
     return text(target, "kind") == _HTTP_ROUTE and is_near and desired.items() <= labels.items()

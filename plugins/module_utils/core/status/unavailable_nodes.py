@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Nodes of pools whose free devices new pods cannot use, from Nodes, ResourceSlices and ResourceClaims."""
+"""Nodes of pools with free devices that new pods cannot use, from Nodes, ResourceSlices, and ResourceClaims."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def stranded_replicas(
 
 
 def with_lost_node(pod: Object, nodes: Iterable[Object]) -> dict[str, Any]:
-    """Return the pod of a gang whose deletion is overdue with an EVENT_CONDITION if its node is not Ready or gone.
+    """Return a gang pod that is overdue for deletion, with an EVENT_CONDITION if its node is gone or not Ready.
 
     Only the kubelet ends a deletion, and the StatefulSets of a LeaderWorkerSet create no second pod of the same name.
     `nodes`: all nodes of node pools.
@@ -120,7 +120,7 @@ def with_lost_node(pod: Object, nodes: Iterable[Object]) -> dict[str, Any]:
 
 
 def _is_running(pod: Object) -> bool:
-    """Return whether a pod keeps its node: it has not ended and is not being deleted."""
+    """Return True if a pod still uses its node: the pod has not ended and is not being deleted."""
     return text(pod, "status", "phase") not in ("Failed", "Succeeded") and not is_being_deleted(pod)
 
 

@@ -128,7 +128,7 @@ def _is_current(observed: Object | None) -> bool:
 
 
 def _is_stalled(observed: Object) -> bool:
-    """Return whether the progress deadline of a Deployment has passed, or its pods cannot be created."""
+    """Return True if the progress deadline of a Deployment has passed, or its pods cannot be created."""
     conditions = entries(observed, "status", "conditions")
     return any((condition.get("type"), condition.get("status")) in _ERRORS for condition in conditions)
 
@@ -216,7 +216,7 @@ def stall_verdict(state: Object) -> str:
 
 
 def is_permanent(failure: PodFailure) -> bool:
-    """Return whether a failure persists without a further change. An unscheduled pod might still be scheduled."""
+    """Return True if a failure persists without a further change. An unscheduled pod might still be scheduled."""
     return failure.reason in _STUCK or failure.reason in ("EngineStalled", "Error", "OOMKilled")
 
 
@@ -265,7 +265,7 @@ def failures(pod: Object) -> list[PodFailure]:
 
 
 def _stated(reason: str, message: str) -> PodFailure:
-    """Return the failure that something else reports by a reason and a message, which may be empty."""
+    """Return the failure of a reported reason and message. The message can be empty."""
     return PodFailure(reason, f"{reason}: {message}" if message else reason)
 
 
