@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Kubernetes objects in the files of a folder, as a build leaves them for who applies them."""
+"""Kubernetes objects in the files of a build directory, for tools that apply them."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ _ENDINGS = (".yaml", ".yml", ".json")
 
 @dataclass(frozen=True)
 class Files:
-    """Files of one cluster with their contents, and whether they are part of a build, in which links are refused."""
+    """Files of one cluster with their contents."""
 
     contents: Sequence[tuple[Path, bytes]]
     own: bool
+    """True if the files are part of a build. Links are rejected in a build."""
 
     @property
     def digest(self) -> str:
@@ -218,7 +219,7 @@ class Build:
 
 
 def _has_objects(folder: Path) -> bool:
-    """Return whether the folder of a cluster contains more than the Namespace that remains after its removal."""
+    """Return True if the directory of a cluster contains more than the Namespace that remains after its removal."""
     if os.listdir(folder) != ["cluster-scoped"]:
         return True
     return os.listdir(folder / "cluster-scoped") != [f"namespace-{names.SYSTEM_NAMESPACE}.yaml"]

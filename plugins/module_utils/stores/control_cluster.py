@@ -1,11 +1,11 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""A control cluster as the home of the fleet: its resources and its state, out of what was observed there.
+"""Resources and state of a fleet from the observation of its control cluster.
 
-Three sorts of `modelplane.ai` objects are on a control cluster, distinguished by labels. What users made there has
-none of ours. What was *published* is a copy of a manifest, made so that `kubectl get` shows the whole fleet; the
-manifest is what counts. All other managed objects are *composed*, and the ModelReplicas and ModelEndpoints of them are
-the state that a run starts from.
+A control cluster contains three types of `modelplane.ai` objects, and labels distinguish them. Objects that users
+created have no label of the fleet. *Published* objects are copies of manifests, so that `kubectl get` shows the whole
+fleet. The manifest has priority over its copy. All other managed objects are *composed*. Their ModelReplicas and
+ModelEndpoints are the state that a run starts from.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ class ControlCluster:
     """State of the fleet in an observation of a control cluster."""
 
     def __init__(self, observed: Observed, built: Earlier = nothing_earlier) -> None:
-        """`built` is what the build folder has of a resource, if it is still there from the last run."""
+        """Create the state of an observation.
+
+        `built`: lookup of a resource in the build directory of the last run, if it still exists."""
         self._observed = observed
         self._built = built
         self._resources = [value for value in observed.control if _is_resource(value)]
@@ -60,8 +62,10 @@ class ControlCluster:
         return self._observed.control.find(ref.kind, ref.namespace, ref.name)
 
     def lacks(self, ref: Ref, built: Callable[[Ref], Object | None]) -> bool:
-        """Return whether no run applied a resource: each leaves copies of all resources here, and in the build folder
-        (`built`). A cluster without any copy may have become the home of the fleet just now."""
+        """Return True if no run applied a resource.
+
+        Each run leaves copies of all resources on the control cluster, and in the build directory (`built`). A cluster
+        without any copy might have become the control cluster of the fleet recently."""
         return self.applied(ref) is None and built(ref) is None and any(map(_is_published, self._resources))
 
     def published(self, loaded: Loaded, built: Callable[[Ref], Object | None]) -> list[Object]:
@@ -151,8 +155,9 @@ class ControlCluster:
 
 
 def as_scaled(resource: api.Resource, replicas: Callable[[Ref], int | None]) -> api.Resource:
-    """A ModelDeployment whose manifest leaves `replicas` out, with the number that `replicas` knows of it. Others as
-    they are."""
+    """Return a ModelDeployment without `replicas` in its manifest with its known number of replicas.
+
+    `replicas`: lookup of the number. Other resources are returned unchanged."""
     if not isinstance(resource, api.ModelDeployment) or "replicas" in resource.spec.model_fields_set:
         return resource
     number = replicas(resource.ref)
@@ -163,9 +168,10 @@ def as_scaled(resource: api.Resource, replicas: Callable[[Ref], int | None]) -> 
 
 
 def published_copies(loaded: Loaded, known: Sequence[Object]) -> list[Object]:
-    """The copies of manifests that belong on a control cluster, of whose resources `known` are: what was written,
-    nothing of what was left out, so that others may set that (`kubectl scale`, an autoscaler). Of a manifest with
-    errors the copy stays."""
+    """Return the copies of manifests for a control cluster.
+
+    The copies contain only the fields of the manifests, so that other managers can set other fields (`kubectl scale`,
+    an autoscaler). The copy of an invalid manifest is kept. `known`: the resources on the control cluster."""
     made_there = {_ref(value) for value in known if not _is_managed(value)}
     invalid_copies = [
         _cleaned(value, _STATE_METADATA) for value in known if _is_published(value) and _ref(value) in loaded.invalid
@@ -198,11 +204,11 @@ def held_resources(
     applied: Callable[[Ref], Object | None],
     statuses: Mapping[Ref, Mapping[str, Any]],
 ) -> tuple[list[api.Resource], bool]:
-    """The resources that gateways in mode Model depend on and whose manifests have errors, as they were applied, as far
-    as that is known; and whether there are such gateways.
+    """Return the frozen resources of Model gateways in their last applied state, if known, and True if such gateways
+    exist.
 
-    What they need is not in objects of their own alone: because of them engines have names, clusters gateways, and
-    services callers and limits."""
+    Frozen resources have invalid manifests. They affect more than their own objects: names of engines, gateways of
+    clusters, and callers and limits of services."""
     refs = sorted(invalid)
     applied_resources = [
         held_resource
@@ -236,15 +242,15 @@ def _held(
 def forgotten(
     invalid: Iterable[Ref], earlier: Earlier, lacks: Callable[[Ref], bool], *, has_models: bool, is_first: bool
 ) -> Iterator[Problem]:
-    """Yield the problems of resources that are neither right nor known as they were applied: those that
-    `held_resources` does not have, and without which others would change.
+    """Yield the problems of invalid resources without a known applied state, if other resources depend on them.
 
-    Without an InferenceGateway that is on a workload cluster, engines would lose the names that they have because of
-    it, and serve on under others. With `is_first`, where the run makes all engines, they would be made without, and
-    replaced later; they may also be those of a fleet whose state was lost. Where gateways in mode Model are, without a
-    CallerPolicy its services would answer to everyone with a key, also without a new one, as others may have left them
-    to it; and without a service, an endpoint or a cluster, routes and certificates of others would go. `lacks` says
-    that an endpoint was never applied: then none has it."""
+    `held_resources` does not contain these resources. Without an InferenceGateway on an inference cluster, engines
+    would lose the served names that the gateway requires, and would continue to serve under other names. With
+    `is_first`, the run creates all engines. They would be created without these names and replaced later. They might
+    also belong to a fleet that lost its state. If the fleet has Model gateways, the services of a missing CallerPolicy
+    would accept everyone with a key. That includes clients with new keys, because other policies might rely on the
+    missing policy. Without a service, an endpoint, or a cluster, routes and certificates of other resources would be
+    removed. `lacks` returns True if an endpoint was never applied. No resource depends on such an endpoint."""
     for ref in sorted(invalid):
         if ref.kind == _GATEWAY and any(cluster for cluster, __ in earlier(ref)):
             message = "has errors, and cannot be held: without a control cluster, how it was before is not known"
@@ -282,8 +288,9 @@ def built_gateway(ref: Ref, earlier: Earlier) -> Object | None:
 def declared_gateway(
     manifests: Sequence[api.Resource], live: Sequence[Mapping[str, Any]]
 ) -> tuple[api.InferenceGateway | None, bool]:
-    """The InferenceGateway of the control cluster, and whether it was made there, among the objects `live`. A copy of a
-    manifest there is none of its own. Raises InvalidResource."""
+    """Return the InferenceGateway of the control cluster, and True if users created it there. Raise InvalidResource.
+
+    A copy of a manifest in `live` does not count as a gateway that users created."""
     made_there = next((value for value in live if is_path_gateway(value) and not _is_managed(value)), None)
     gateways = (value for value in manifests if isinstance(value, api.InferenceGateway))
     own_gateway = next((value for value in gateways if value.is_of_control_cluster), None)
@@ -294,7 +301,7 @@ def declared_gateway(
 
 
 def is_path_gateway(value: Mapping[str, Any]) -> bool:
-    """Return whether an object is an InferenceGateway of the control cluster itself."""
+    """Return True if an object is an InferenceGateway of the control cluster itself."""
     mode = mode_of(text(value, "spec", "mode"), text(value, "spec", "clusterName"))
     return identity(value)[1:] == (_GATEWAY, "", CONTROL_CLUSTER_GATEWAY) and mode == "Path"
 
@@ -333,7 +340,7 @@ def _as_written(value: Object, built: Object | None) -> Object:
 
 
 def _cleaned(value: Object, kept: Sequence[str]) -> Object:
-    """An object without what the API server adds to it."""
+    """Return an object without the fields that the API server adds."""
     metadata = {key: value["metadata"][key] for key in kept if value["metadata"].get(key)}
     if LAST_APPLIED in fields(metadata, "annotations"):
         annotations = {key: text for key, text in metadata["annotations"].items() if key != LAST_APPLIED}

@@ -68,7 +68,7 @@ _ANY_STATE: frozenset[str] = frozenset().union(*_STATE_KINDS.values())
 
 
 class StoreError(Exception):
-    """The folder cannot be used as it is; the text says why and what to do."""
+    """Error of an unusable build directory. The text contains the reason and a hint."""
 
 
 @dataclass(frozen=True)
@@ -220,7 +220,7 @@ class DirectoryStore:
 
     @property
     def may_only_be_read(self) -> bool:
-        """Return whether the lock that is held is none, as the folder cannot be written."""
+        """Return True if the run holds no lock because the directory is read-only."""
         return bool(self._may_only_read)
 
     def write(self, files: Mapping[str, str], changes: Changes) -> None:
@@ -250,8 +250,10 @@ class DirectoryStore:
 
     @staticmethod
     def order(changes: Changes) -> list[str]:
-        """The files in the order in which they are dealt with. State appears before, and disappears after, what is made
-        from it, ModelReplicas first and last."""
+        """Return the files in the order of their changes.
+
+        State is written before the files that depend on it, and removed after them. ModelReplicas are written first and
+        removed last."""
         files_to_write = sorted((*changes.added, *changes.changed), key=lambda name: (_rank(name), name))
         return files_to_write + sorted(changes.removed, key=lambda name: (-_rank(name), name))
 
@@ -331,7 +333,7 @@ class DirectoryStore:
             os.close(descriptor)
 
     def _clean(self) -> None:
-        """Remove what a killed run left half-written: once, as the lock keeps others from leaving more."""
+        """Remove the partial files of a killed run, once, because the lock prevents other partial files."""
         temporary_files = self._half_written
         if temporary_files is None:
             walks = (os.walk(self.folder / top) for top in _FOLDERS)
@@ -351,7 +353,8 @@ _OWN_FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def _open_folder(path: Path, above: int, *, create: bool) -> int:
-    """Open a folder by its name in the one above. Raises StoreError for a link, and for what is no folder."""
+    """Open a directory by its name in its parent directory. Raise StoreError for a link and for other types of
+    files."""
     try:
         return os.open(path.name, _FOLDER | os.O_NOFOLLOW, dir_fd=above)
     except FileNotFoundError:
@@ -367,13 +370,15 @@ def _open_folder(path: Path, above: int, *, create: bool) -> int:
 
 
 def _open(path: str | Path, flags: int) -> int:
-    """Open a file of the build. Raises StoreError for a link, and for what is no file."""
+    """Open a file of the build. Raise StoreError for a link and for other types of files."""
     return _open_file(path, path, flags)[0]
 
 
 def _open_file(path: str | Path, name: str | Path, flags: int, folder: int | None = None) -> tuple[int, os.stat_result]:
-    """Open a file of the build, by its name in an open folder if that is given, and return what is known of it. Raises
-    StoreError for a link, and for what is no file."""
+    """Open a file of the build and return its descriptor and status. Raise StoreError for a link and other types of
+    files.
+
+    `name`: path of the file, or its name in the open directory `folder`."""
     try:
         descriptor = os.open(name, flags | _OWN_FILE, 0o666, dir_fd=folder)
     except OSError as error:
@@ -390,7 +395,8 @@ def _open_file(path: str | Path, name: str | Path, flags: int, folder: int | Non
 
 
 def _refuse_foreign(path: str | Path, mode: int, desired: Callable[[int], bool]) -> None:
-    """Raise StoreError for what a build never makes, such as a link, a FIFO, or a file in place of a folder."""
+    """Raise StoreError for a file that a build never creates, such as a link, a FIFO, or a file in place of a
+    directory."""
     if not desired(mode):
         what = next((name for is_it, name in _OTHERS if is_it(mode)), "something else")
         raise StoreError(
@@ -411,7 +417,7 @@ _OTHERS = (
 
 
 def refuse_foreign_folder(path: Path) -> None:
-    """Raise StoreError for a link, and for what is no folder."""
+    """Raise StoreError for a link and for anything except a directory."""
     try:
         mode = os.lstat(path).st_mode
     except OSError as error:
@@ -421,8 +427,9 @@ def refuse_foreign_folder(path: Path) -> None:
 
 
 def read_text(path: Path, *, cut: bool = False) -> str:
-    """The text of a file of the build; with `cut`, one that may end within a character. Raises StoreError, for a link
-    and for what is no file too."""
+    """Return the text of a file of the build. Raise StoreError, also for a link and for other types of files.
+
+    `cut`: True if the text can end within a character."""
     try:
         return _decoded(_content(*_open_file(path, path, os.O_RDONLY)), cut)
     except (OSError, UnicodeDecodeError) as error:
@@ -430,9 +437,10 @@ def read_text(path: Path, *, cut: bool = False) -> str:
 
 
 class _Reader:
-    """Reader of folders with files of objects: `found` are their texts, `half_written` what killed runs left.
+    """Reader of directories with files of objects. `found`: texts by name. `half_written`: partial files of killed
+    runs.
 
-    Nothing but the first folder is reached by a path, as going along one takes longer than reading a file."""
+    Only the first directory is opened by its path, because resolving a path takes longer than reading a file."""
 
     def __init__(self, elsewhere: bool) -> None:
         self.found: dict[str, str] = {}
@@ -519,10 +527,10 @@ def _opened(path: Path, above: int | None = None) -> int:
 
 
 def _content(descriptor: int, status: os.stat_result) -> bytes:
-    """All that is in an open file, which is closed."""
+    """Return the content of an open file and close the file."""
     try:
         size = status.st_size
-        # One more, so that a file of the size that is known takes one call.
+        # One byte more, so that a file of the known size takes one call.
         content = os.read(descriptor, size + 1)
         if len(content) == size:
             return content
@@ -563,13 +571,13 @@ def _kind(name: str) -> str:
 
 
 def is_state(name: str) -> bool:
-    """Return whether a file of the build holds what no other one does, so that it cannot be made again."""
+    """Return True if a file of the build contains unique state that cannot be composed again."""
     kinds = _STATE_KINDS.get(name.partition("/")[0], ())
     return name.rpartition("/")[2].partition("-")[0] in kinds and _kind(name) in kinds
 
 
 def _rank(name: str) -> int:
-    """0 for ModelReplicas, 1 for other state, 2 for what is made of it."""
+    """Return 0 for ModelReplicas, 1 for other state, and 2 for files that depend on state."""
     return 2 if not is_state(name) else int(_kind(name) != _REPLICA)
 
 
@@ -594,7 +602,7 @@ HOW_TO_RESTORE = (
 
 
 def _is_document(text: str) -> bool:
-    """Return whether a document such as plan.json is ours, or the beginning of ours."""
+    """Return True if a document, such as plan.json, or the beginning of a document was written by a build."""
     if _DOCUMENT_MARK in text:
         return True
     with contextlib.suppress(ValueError):
@@ -605,13 +613,13 @@ def _is_document(text: str) -> bool:
 
 
 def _is_report(text: str) -> bool:
-    """Return whether the page is ours, or the beginning of ours."""
+    """Return True if a report or the beginning of a report was written by a build."""
     torn = _REPORT_START.startswith(text) or (text.startswith(_REPORT_START) and "</head>" not in text)
     return _REPORT_MARK in text or torn
 
 
 def is_whole_report(text: str) -> bool:
-    """Return whether nothing of the page is missing."""
+    """Return True if a report is complete."""
     return text.endswith(_REPORT_END)
 
 
@@ -630,7 +638,7 @@ def write_report(path: str, text: str) -> None:
 
 
 def state_files(files: Mapping[str, str]) -> dict[str, str]:
-    """The ModelReplicas and ModelEndpoints of a build, with which the next run starts."""
+    """Return the ModelReplicas and ModelEndpoints of a build. The next run starts with them."""
     return {name: text for name, text in files.items() if name.startswith("control/") and is_state(name)}
 
 
@@ -649,7 +657,7 @@ def cluster_files(files: Mapping[str, str]) -> dict[str, dict[str, str]]:
 
 
 def is_model_route(name: str) -> bool:
-    """Return whether a file of a build holds a ModelRoute."""
+    """Return True if a file of a build contains a ModelRoute."""
     return name.startswith("control/") and name.rpartition("/")[2].startswith("modelroute-")
 
 
@@ -662,7 +670,7 @@ def object_counts(files: Mapping[str, str]) -> dict[str, int]:
 
 
 def is_unowned_namespace(name: str, text: str) -> bool:
-    """Return whether a file of a build holds a Namespace without a label of the fleet (`compose/control.py`)."""
+    """Return True if a file of a build contains a Namespace without a label of the fleet (`compose/control.py`)."""
     return "/cluster-scoped/namespace-" in name and MANAGED_BY_LABEL not in text
 
 

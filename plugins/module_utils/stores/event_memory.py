@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The file in which the event source keeps what it has reported, so that a restart reports nothing twice."""
+"""File with the reported incidents of the event source, so that a restart reports no incident twice."""
 
 from __future__ import annotations
 

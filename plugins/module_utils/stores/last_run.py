@@ -56,9 +56,9 @@ class State:
 
 
 def refuse_partial_fleet(state: State, kinds: Collection[str]) -> None:
-    """Raise StoreError for manifests without the kinds that what the last run left there cannot be without.
+    """Raise StoreError for manifests without the kinds that the objects of the last run require.
 
-    A fleet without replicas may have gateways and providers alone: of it, clusters with objects need their kind."""
+    A fleet without replicas might have only gateways and providers. Clusters with objects still require their kind."""
     folder = state.home == "folder"
     if state.existing:
         missing = [kind for kind in ("InferenceCluster", "ModelDeployment") if kind not in kinds]
@@ -153,7 +153,7 @@ class _Reader:
 
 
 def _is_list_of_engines(tail: str) -> bool:
-    """Return whether the text after the engines key contains only the engine list."""
+    """Return True if the text after the engines key contains only the engine list."""
     return list(_mapping("spec", f"{_ENGINES[1:]}{tail}").get("spec", ())) == ["engines"]
 
 

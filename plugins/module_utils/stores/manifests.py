@@ -32,10 +32,10 @@ _MANIFESTS = "manifests end in " + ", ".join(SUFFIXES)
 
 
 def read(paths: Sequence[str], added: Sequence[str] = ()) -> tuple[list[Source], list[Problem]]:
-    """The files that `paths` and `added` name, in the order given (a folder's sorted by path), and what could not be
-    read. A file of `added` that `paths` name too is a problem, as it adds nothing.
+    """Return the files of `paths` and `added` in their order, with directories sorted by path, and the read errors.
 
-    A source is named by its path relative to the working directory when it is below it, else as given.
+    A file of `added` that `paths` also contains is a problem, because it adds nothing. The name of a source is its path
+    relative to the working directory if the file is below it. Otherwise, the name is the path as given.
     """
     reader = _Reader()
     for path in paths:
@@ -105,7 +105,8 @@ class _Reader:
             )
 
     def _matching(self, top: str, patterns: Sequence[str]) -> Iterator[str]:
-        """Files below `top` whose path from there matches. Not `glob`: it follows loops of links as far as they go."""
+        """Yield the files below `top` with a matching relative path. `glob` is not suitable, because it follows loops
+        of links."""
         if not os.path.isdir(top or "."):
             return
         for file_path in self._walk(top or ".", ("",)):
@@ -212,7 +213,7 @@ def _working_directory() -> str:
 
 
 def _split_pattern(pattern: str) -> tuple[str, list[str]]:
-    """A pattern -> what stands before its first `**`, and the components from there on."""
+    """Return the part of a pattern before its first `**`, and the components from there on."""
     components = pattern.split("/")
     if "**" not in components:
         return pattern, []
@@ -223,10 +224,10 @@ def _split_pattern(pattern: str) -> tuple[str, list[str]]:
 
 
 def _matches(names: Sequence[str], patterns: Sequence[str]) -> bool:
-    """Return whether the components of a path match those of a pattern, where `**` stands for any number of them."""
+    """Return True if the path components match the pattern components. `**` matches any number of components."""
 
     def reachable(states: set[int]) -> set[int]:
-        """With the states that are reached when `**` stands for nothing."""
+        """Return the states with the additional states for an empty `**`."""
         pending, closure = list(states), set(states)
         while pending:
             state = pending.pop()
@@ -273,7 +274,7 @@ def _file_type(mode: int) -> str:
 
 
 def _is_hidden_by_permissions(path: str) -> bool:
-    """Return whether a folder on the way must not be read, so that it is unknown whether the path exists."""
+    """Return True if missing permissions for a parent directory hide the existence of the path."""
     try:
         os.lstat(path)
     except PermissionError:

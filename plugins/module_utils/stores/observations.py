@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The file in which one module leaves for another what it observed of a fleet (`core/observation.py`)."""
+"""File that passes the observation of a fleet from one module to another (`core/observation.py`)."""
 
 from __future__ import annotations
 
@@ -37,8 +37,10 @@ def observations_text(document: Mapping[str, Any]) -> str:
 
 
 def write_observations(path: str, document: Mapping[str, Any]) -> bool:
-    """Write an observation to a file that its owner alone can read, atomically, when it differs from what is there.
-    Whether it was written. Accounts in the file stay. Raises StoreError."""
+    """Write a changed observation atomically to a file that only its owner can read. Return True if the file was
+    written.
+
+    Accounts in the file are kept. Raise StoreError."""
     with _locked(path):
         previous_text = _read(path)
         kept_accounts = _document(path, previous_text).get(_ACCOUNTS) if b'"accounts":' in previous_text else None
@@ -78,7 +80,7 @@ def _write(path: str, previous_text: bytes, document: Mapping[str, Any]) -> bool
 
 @contextlib.contextmanager
 def _locked(path: str) -> Iterator[None]:
-    """Hold the lock of the folder of a file, which several hosts of one play change at the same time."""
+    """Hold the lock of the directory of a file, because several hosts of one play change the file at the same time."""
     folder = os.path.dirname(os.path.abspath(path))
     try:
         os.makedirs(folder, exist_ok=True)
@@ -86,7 +88,7 @@ def _locked(path: str) -> Iterator[None]:
     except OSError as error:
         raise _unwritable(path, error) from error
     try:
-        # A file system without locks has no second host either that would wait for one.
+        # A file system without locks also has no second host that waits for a lock.
         with contextlib.suppress(OSError):
             fcntl.flock(handle, fcntl.LOCK_EX)
         yield

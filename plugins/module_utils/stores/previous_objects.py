@@ -28,7 +28,7 @@ _ANY = ""
 
 
 def model_routes(values: Iterable[Object]) -> list[api.ModelRoute]:
-    """Return the ModelRoutes among objects, without their status. What is none any more is skipped."""
+    """Return the ModelRoutes among objects, without their status. Invalid ModelRoutes are skipped."""
     routes = []
     for value in values:
         if text(value, "kind") == api.ModelRoute.KIND:
@@ -72,7 +72,7 @@ class EarlierObjects:
         ]
 
     def _places(self, ref: Ref) -> Iterator[tuple[str, Iterable[str]]]:
-        """Yield the trees in which a resource has objects, each with the namespaces there."""
+        """Yield the trees with objects of a resource, each with the namespaces of these objects."""
         if ref.kind in ("ModelCache", "ModelReplica"):
             tree = "" if ref.kind == "ModelCache" else "clusters/"
             yield tree, [names.workload_namespace(ref.namespace)]

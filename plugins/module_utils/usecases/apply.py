@@ -116,7 +116,7 @@ class Outcomes:
 
     @property
     def changed(self) -> bool:
-        """Return whether anything changed on any cluster."""
+        """Return True if anything changed on any cluster."""
         return any(isinstance(outcome, Applied) and outcome.changed for outcome in self.every)
 
 
@@ -143,7 +143,7 @@ def _net_change(before: Object | None, after: Object | None) -> str:
 
 
 def is_failed(outcome: Outcome) -> bool:
-    """Return whether a cluster could not be worked with, or an object there could not be applied or removed."""
+    """Return True if a cluster was unavailable, or an object could not be applied or removed there."""
     return isinstance(outcome, Failure) or outcome.failed
 
 
@@ -175,8 +175,9 @@ def run(settings: Settings) -> Outcomes:
 
 @contextlib.contextmanager
 def _locked(settings: Settings) -> Iterator[tuple[Settings, _Lock | None]]:
-    """Hold the lock of the fleet, renewed over a separate connection; clients stop writing when it is lost. Yield the
-    lock of single clusters as well, which is needed where others may still apply a decision."""
+    """Hold the lock of the fleet and renew it over a separate connection. Clients stop writing when the lock is lost.
+
+    Yield the settings and, if another run might still apply a decision, a lock for single clusters."""
     if settings.lease is None or settings.control is None:
         yield settings, None
         return
@@ -202,10 +203,10 @@ def _cluster_lock(
     lost: Callable[[], bool] = lambda: False,
     check: Callable[[Client], object] = lambda _control: None,
 ) -> _Lock:
-    """Return the lock of a cluster, which is on the control cluster that `connect` leads to.
+    """Return the lock of a cluster. Its lease is on the control cluster that `connect` connects to.
 
-    `lost` says whether that of the fleet was lost. `check` is given a client of the control cluster once the cluster is
-    locked, and raises where nothing may be written."""
+    `lost`: returns True if the lock of the fleet was lost. `check`: receives a client of the control cluster when the
+    cluster is locked, and raises an error if writes are not allowed."""
 
     @contextlib.contextmanager
     def locked(cluster: str, client: Client) -> Iterator[None]:
@@ -217,7 +218,7 @@ def _cluster_lock(
             check(control)
             client.write_until(lambda: lost() or is_lock_lost())
             yield
-        # Nothing is written by who only waits.
+        # A client that only waits writes nothing.
         client.write_until(lambda: True)
 
     return locked
@@ -264,10 +265,10 @@ class Decision:
 
 
 def decide(settings: Settings, known: dict[str, tuple[str, Packed]] | None = None) -> Decision:
-    """Compare what a build has for the targets with the newest decision, and publish it if `lease` is the lock of the
-    fleet. Raises StoreError, DecisionError, and ApiError when another run holds that lock.
+    """Compare the build of the targets with the newest decision, and publish it if `lease` is the lock of the fleet.
 
-    `known` is what an earlier call has made of clusters, which is not made again of the same files."""
+    `known`: the packed states of earlier calls. They are reused for unchanged files. Raise StoreError, DecisionError,
+    and, if another run holds the lock, ApiError."""
     build = Build(settings.path)
     with (
         contextlib.nullcontext()

@@ -124,12 +124,12 @@ def _label_values(namespace: str, name: str) -> Name:
 
 
 def _is_serving(replica: Object) -> bool:
-    """Return whether a replica serves, according to its last status."""
+    """Return True if the last status of a replica is Ready."""
     return stated(entries(replica, "status", "conditions"), "Ready") == "True"
 
 
 def _selects(service: Object, endpoint: Object) -> bool:
-    """Return whether a ModelService selects a ModelEndpoint."""
+    """Return True if a ModelService selects a ModelEndpoint."""
     labels = fields(endpoint, "metadata", "labels").items()
     selectors = (fields(entry, "selector", "matchLabels") for entry in entries(service, "spec", "endpoints"))
     return any(selector.items() <= labels for selector in selectors)

@@ -62,7 +62,7 @@ _FEWEST_REPLICAS = 100
 
 
 class RefusedError(Exception):
-    """A run that changes nothing because of findings: `outcome` is what it would do, `lines` are the findings."""
+    """Run without changes because of findings. `outcome`: the result of the run. `lines`: the findings."""
 
     def __init__(self, outcome: Outcome, lines: Sequence[str]) -> None:
         super().__init__("\n".join(lines))
@@ -106,7 +106,7 @@ class Outcome:
 
     @cached_property
     def fleet_status(self) -> FleetStatus:
-        """Return the status of the fleet, with what the build changes."""
+        """Return the status of the fleet with the changes of the build."""
         return fleet_status(self.plan, self.statuses, self.changes, self.now, self.objects)
 
 
@@ -147,15 +147,16 @@ def build(settings: Settings, render: Callable[[Outcome], str] = draw) -> Outcom
 
 @contextlib.contextmanager
 def _without_collection() -> Iterator[None]:
-    """Leave out the collection of cycles, which has to go through all objects of a fleet again and again and finds
-    none: what a run makes are trees."""
+    """Disable garbage collection of cycles, because it repeatedly visits all objects of a fleet and finds no cycles.
+
+    The objects of a run are trees."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
         if was_enabled:
-            # Move new objects to the oldest generation: the next collection would visit all of them otherwise.
+            # Move new objects to the oldest generation. Otherwise, the next collection would visit all of them.
             gc.freeze()
             gc.unfreeze()
             gc.enable()
@@ -208,14 +209,14 @@ def _build(settings: Settings, render: Callable[[Outcome], str]) -> Outcome:
 
 
 def _forecast(decided: Plan, options: Options) -> list[Plan]:
-    """Return the plans after a plan; what cannot be planned ahead is left to the run."""
+    """Return the plans after a plan, or an empty list if a plan cannot be forecast."""
     with contextlib.suppress(PlanError):
         return forecast(decided, options)
     return []
 
 
 def outages(outcome: Outcome) -> list[str]:
-    """Return the outages that a run causes although no manifest asks for them, each with its place and what to do."""
+    """Return the outages of a run that no manifest requests, each with its location and a hint."""
     problems = (
         Problem(
             outage.message,
@@ -228,7 +229,7 @@ def outages(outcome: Outcome) -> list[str]:
 
 
 def stopped_rollouts(outcome: Outcome) -> list[str]:
-    """Return the rollouts that a replica stops, each with what to do."""
+    """Return the rollouts that a replica stops, each with a hint."""
     return [line for rollout in outcome.plan.rollouts if (line := stopped(rollout))]
 
 
@@ -248,7 +249,7 @@ def refusals(outcome: Outcome, kinds: Container[Refusable]) -> list[str]:
 
 
 def _known(settings: Settings, decided: Plan) -> KnownFiles | None:
-    """Return the cache of what is known of the files of a build; none where composing all of them takes no time."""
+    """Return the cache of build files, or None for a small fleet, because composing all its files takes little time."""
     if len(decided.replicas) < _FEWEST_REPLICAS:
         return None
     return KnownFiles(settings.folder, write=not settings.check_mode)
@@ -349,8 +350,9 @@ def _plan(settings: Settings, loaded: Loaded, observed: Observed | None, state: 
 
 
 def _drained(resources: Sequence[api.Resource], names: Iterable[str]) -> tuple[api.Resource, ...]:
-    """Return the resources with a drain taint on these clusters, which only deployments that tolerate all taints
-    tolerate."""
+    """Return the resources with a drain taint on these clusters.
+
+    Only deployments that tolerate all taints tolerate the drain taint."""
     clusters = {resource.name for resource in resources if isinstance(resource, api.InferenceCluster)}
     unknown = sorted(set(names) - clusters)
     if unknown:
@@ -401,7 +403,8 @@ def _known_statuses(outcome: Outcome) -> set[str]:
 
 
 def _files(outcome: Outcome, known_files: KnownFiles | None) -> dict[str, str]:
-    """Return all files of the build but the page, by name. What is as it was shares its text with the build before."""
+    """Return all files of the build except the report, by name. Unchanged files share their text with the previous
+    build."""
     decided = outcome.plan
     previous_files = outcome.before
     files: dict[str, str] = {}

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Files of the objects of a plan. Those that are known to be what they would become are not made again."""
+"""Files of the objects of a plan. Files that the cache proves to be current are not composed again."""
 
 from __future__ import annotations
 

@@ -49,9 +49,9 @@ def update(
     *,
     check_mode: bool,
 ) -> Updated:
-    """Ask a cloud for prices and write them, unless in check mode. Raises StoreError, and what `quote` raises.
+    """Query the prices of a cloud and write them, except in check mode. Raise StoreError, and errors of `quote`.
 
-    `provider`: as in InferenceClasses. `currency`: that of a catalogue that does not exist yet. `day`: today."""
+    `provider`: provider as in InferenceClasses. `currency`: currency of a new catalog. `day`: today."""
     previous_text = _text(path)
     catalogue = read_prices(path) if previous_text else None
     known_catalogue = catalogue or Catalogue(currency=currency, prices=[])

@@ -61,20 +61,23 @@ class Settings:
 
 @dataclass
 class Run:
-    """Record of a run so far. `applied`: what counts as a change. `clusters`: the last outcome of each cluster.
-    `sizes`: results of resized node pools. `decision`: the published decision; in check mode, the decision to publish.
-    `refused`: findings that stopped the run before further changes. `outdated`: number of builds before the run
-    acquired the fleet's lock, because another run might have changed the fleet."""
+    """Record of a run so far."""
 
     compared: apply.Outcomes | None = None
     observed: list[FleetSnapshot] = field(default_factory=list)
     builds: list[build.Outcome] = field(default_factory=list)
     applied: list[apply.Outcomes] = field(default_factory=list)
+    """Outcomes that count as changes."""
     clusters: dict[str, apply.Outcome] = field(default_factory=dict)
+    """Last outcome of each cluster."""
     sizes: pool_sizes.Sizes = field(default_factory=pool_sizes.Sizes)
+    """Results of resized node pools."""
     decision: apply.Decision | None = None
+    """Published decision. In check mode, the decision to publish."""
     refused: tuple[str, ...] = ()
+    """Findings that stopped the run before further changes."""
     outdated: int = 0
+    """Number of builds before the run acquired the fleet's lock, because another run might have changed the fleet."""
 
     @property
     def current_builds(self) -> Sequence[build.Outcome]:
@@ -92,9 +95,9 @@ class ControlClusterError(Exception):
 
 
 def run(settings: Settings, done: Run) -> None:
-    """Reconcile the fleet, and note in `done` what was done, also in a run that fails.
+    """Reconcile the fleet, and record all steps in `done`, also if the run fails.
 
-    Raises what build.build and apply.run raise, InUseError, DecisionError and ControlClusterError.
+    Raise InUseError, DecisionError, ControlClusterError, and the errors of build.build and apply.run.
     """
     with tempfile.TemporaryDirectory(prefix="modelplane-fleet.") as folder, contextlib.suppress(build.RefusedError):
         _Work(settings, done, folder).run()
@@ -242,7 +245,7 @@ class _Work:
                 return
 
     def _has_new_step(self) -> bool:
-        """Return whether the last build contains a rollout step that no earlier build of this run contains."""
+        """Return True if the last build contains a rollout step that no earlier build of this run contains."""
         steps = {
             (rollout.key, rollout.old, rollout.placed, rollout.updating.updated, tuple(rollout.placing.removed))
             for rollout in self._done.builds[-1].plan.rollouts
@@ -253,7 +256,7 @@ class _Work:
         return is_new
 
     def _decide(self, applying: apply.Settings) -> None:
-        """Apply to the control cluster, and publish what others apply to workload clusters."""
+        """Apply to the control cluster, and publish the decision for inference clusters."""
         for __ in range(self._settings.rounds):
             # The observation of workload clusters is seconds old, and this run changes none of them. The control
             # cluster may have been another run's until the lock was ours.
@@ -262,7 +265,7 @@ class _Work:
             if self._done.observed[-1].control.entry != previous_snapshot.control.entry:
                 self._done.outdated = self._done.outdated or len(self._done.builds)
                 self._build()
-            # Replicas that go away get no more requests before others remove them.
+            # Gateways must stop sending requests to replicas before another run removes the replicas.
             applied = self._keep(self._apply(applying, (), wait=min(self._settings.wait, _ROUTING_SECONDS)))
             self._resizer.send(*self._planned)
             if not applied.changed:
@@ -283,7 +286,7 @@ class _Work:
 
     @property
     def _planned(self) -> tuple[Plan, Sequence[api.Resource], FleetSnapshot]:
-        """The last plan, the resources of the fleet, and what was observed for it."""
+        """Return the last plan, the resources of the fleet, and their observation."""
         last_build = self._done.builds[-1]
         return last_build.plan, last_build.loaded.resources, self._done.observed[-1]
 
@@ -334,7 +337,7 @@ class _Work:
         return [target for target in applying.targets if not clusters[target.name].unreachable]
 
     def _touched(self, applying: apply.Settings) -> list[apply.Target]:
-        """Return the clusters for which the last build changed something, and those that failed in an earlier round."""
+        """Return the clusters with changes in the last build, and the clusters that failed in an earlier pass."""
         names = {name for name, outcome in self._done.clusters.items() if apply.is_failed(outcome)}
         names.update(build.touched(self._done.builds[-1]))
         return [target for target in self._reached(applying) if target.name in names]
@@ -373,5 +376,5 @@ class _Work:
 
     @property
     def _built(self) -> str:
-        """The folder that has what was built."""
+        """Return the directory of the last build."""
         return self._preview if self._check_mode else self._settings.building.folder
