@@ -47,7 +47,7 @@ _RENDERING_MODULES = frozenset({"build", "reconcile"})
 
 
 class Module(Protocol):
-    """A module of this collection: what AnsibleModule takes, and what is done with one."""
+    """Module of this collection: the arguments of AnsibleModule, and the function that uses them."""
 
     ARGUMENTS: Mapping[str, Any]
 
@@ -154,15 +154,15 @@ class _ModuleInProcess:
         Display().warning(self._shown(text))
 
     def log(self, text: str) -> None:
-        """Log the progress of a long wait, which -v shows immediately."""
+        """Log the progress of a long wait. With -v, Ansible shows it immediately."""
         Display().v(self._shown(text))
 
     def show(self, text: str) -> None:
-        """Show what goes on in a long wait, on the standard error, which Ansible writes at once."""
+        """Show the progress of a long wait on standard error, because Ansible writes standard error immediately."""
         Display().display(self._shown(text), stderr=True)
 
     def show_once(self, text: str) -> None:
-        """Show what is secret on the terminal, and in no log."""
+        """Show secret text on the terminal, and in no log."""
         Display().display(printable(text, _KEPT), stderr=True, screen_only=True)
 
     def _shown(self, text: str) -> str:
@@ -196,7 +196,7 @@ _KEPT = "\n\t"
 
 
 def _printable(value: Any, for_people: bool = False) -> Any:
-    """A result with escapes in place of what a terminal could take for a command in its texts for people."""
+    """Return a result with escaped control characters in its texts for people."""
     if isinstance(value, str):
         return printable(value, _KEPT) if for_people else value
     if isinstance(value, Mapping):

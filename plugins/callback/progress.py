@@ -99,7 +99,7 @@ _LOGS = ("AWX_ISOLATED_DATA_DIR", "CI")
 
 
 def is_live(style: str, terminal: bool, environment: Mapping[str, str]) -> bool:
-    """Return whether lines are updated in place. `terminal`: both outputs are one."""
+    """Return True if lines are updated in place. `terminal`: standard output and standard error are terminals."""
     if style != "auto":
         return style == "live"
     moves = environment.get("TERM", "dumb") not in ("", "dumb", "unknown")
@@ -107,7 +107,7 @@ def is_live(style: str, terminal: bool, environment: Mapping[str, str]) -> bool:
 
 
 class CallbackModule(CallbackBase):  # type: ignore[misc]
-    """Receives what modules report, and shows it from a thread."""
+    """Receiver of the progress reports of modules. A thread shows the reports."""
 
     CALLBACK_VERSION = 2.0
     CALLBACK_TYPE = "aggregate"

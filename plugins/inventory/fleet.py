@@ -170,7 +170,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
     NAME = "modelplane.fleet.fleet"
 
     def verify_file(self, path: str) -> bool:
-        """Return whether the file is meant for this plugin, by its name."""
+        """Return True if this plugin supports the file, by its name."""
         return super().verify_file(path) and path.endswith(ENDINGS)
 
     def parse(self, inventory: Any, loader: Any, path: str, cache: bool = True) -> None:
@@ -392,7 +392,7 @@ def _labels(cluster: Cluster) -> dict[str, str]:
 
 
 def _region(cluster: Cluster) -> str:
-    """The region in the words of the cloud; for sources that name none, what the label says."""
+    """Return the region as the cloud names it. For sources without a region, return the region label."""
     if not isinstance(cluster, api.InferenceCluster):
         return cluster.spec.region
     source = cluster.spec.cluster.source
@@ -403,10 +403,10 @@ def _region(cluster: Cluster) -> str:
 
 
 def _from_manifests(paths: list[str]) -> tuple[dict[Ref, Cluster], list[Problem]]:
-    """The clusters below `paths`, and what is wrong with them."""
+    """Return the clusters below `paths`, and their problems."""
     sources, problems = manifests.read(paths)
-    # A fleet has many more deployments than clusters, and to validate them here would take its time. InferenceClasses
-    # are read along, so that what an invalid cluster says of them is judged right.
+    # A fleet has many more deployments than clusters, and their validation would be slow. InferenceClasses are also
+    # read, so that the references of invalid clusters are validated correctly.
     loaded = load(source for source in sources if _OF_CLUSTERS.search(source.data))
     problems += [
         problem
@@ -418,14 +418,14 @@ def _from_manifests(paths: list[str]) -> tuple[dict[Ref, Cluster], list[Problem]
 
 
 def _from_control(control: Mapping[str, Any], *, alone: bool) -> tuple[dict[Ref, Cluster], list[Problem]]:
-    """The clusters on the control cluster, and what is wrong with them, without what InferenceClusters became.
+    """Return the clusters on the control cluster, without composed objects of InferenceClusters, and their problems.
 
-    Unless it alone says what clusters there are, it need not have the definitions of the fleet's kinds: the first run
-    of a fleet creates them there. Raises AnsibleParserError.
+    If manifests also define clusters, the control cluster does not need the CRDs of the fleet, because the first run of
+    a fleet creates them. Raise AnsibleParserError.
     """
     if not control:
         return {}, []
-    # Manifests need none of it.
+    # An inventory of manifests does not need these modules.
     from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.cluster_options import connection
     from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import connect
     from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError
@@ -451,7 +451,8 @@ def _from_control(control: Mapping[str, Any], *, alone: bool) -> tuple[dict[Ref,
 
 
 def _items(client: Any, kind: str, *, alone: bool) -> list[dict[str, Any]]:
-    """All of a kind. Who sees InferenceClusters need not see what is built for them. Raises ApiError."""
+    """Return all objects of a kind. Permission to read InferenceClusters does not require other permissions. Raise
+    ApiError."""
     from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import Forbidden, NotServed
 
     try:
@@ -463,7 +464,7 @@ def _items(client: Any, kind: str, *, alone: bool) -> list[dict[str, Any]]:
 
 
 def _conflict(written: Cluster, live: Cluster) -> bool:
-    """Return whether two descriptions of one cluster differ, and it is unknown which of them is newer."""
+    """Return True if two descriptions of one cluster differ, and the newer description is unknown."""
     if live.labels.get(MANAGED_BY_LABEL) == MANAGED_BY:
         return False
     return written.spec != live.spec or _labels(written) != _labels(live)

@@ -154,7 +154,7 @@ _NO_ADDRESS = (
 
 
 def work(module: AnsibleModule) -> None:
-    """Do what the arguments ask for, and end the module with the result."""
+    """Run the module with its arguments, and exit with its result."""
     libraries.need(module, "urllib3")
     prepare(module)
     loaded = declared_resources.manifests(module)

@@ -145,7 +145,7 @@ ARGUMENTS: dict[str, Any] = {
 
 
 def work(module: AnsibleModule) -> None:
-    """Do what the arguments ask for, and end the module with the result."""
+    """Run the module with its arguments, and exit with its result."""
     libraries.need(module, "PyYAML", "urllib3")
     duration, renew_before = module.params["duration"], module.params["renew_before"]
     if duration < 600 or not 0 <= renew_before < duration:

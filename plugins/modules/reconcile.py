@@ -379,7 +379,7 @@ _OF_BUILDS = {
 
 
 def work(module: AnsibleModule) -> None:
-    """Do what the arguments ask for, and end the module with the result."""
+    """Run the module with its arguments, and exit with its result."""
     manifests.prepare(module)
     manifests.check_values(module)
     output.check_query(module)
@@ -453,7 +453,7 @@ def _silent(module: AnsibleModule, done: reconcile.Run) -> list[str]:
 
 
 def _warnings(done: reconcile.Run, of_build: Callable[..., list[str]]) -> list[str]:
-    """Return the warnings of all steps, each once. What failed on a cluster is in its result."""
+    """Return the warnings of all steps, without duplicates. The errors of a cluster are in its result."""
     lines = [line for fleet in done.observed for line in observed_fleet.warnings(fleet)]
     for built in done.current_builds:
         lines += of_build(built.loaded, more=manifests.build_warnings(built))
@@ -585,9 +585,10 @@ def _shown(
 
 
 def _uncopied(module: AnsibleModule, planned: plan_output.PlanDocument) -> list[plan_output.PlannedSecretCopy]:
-    """Return the copies of Secrets that no run makes: those for clusters whose objects are files. A plan alone does not
-    know what a cluster without a host is; neither is that known where the control cluster, which may have
-    InferenceClusters, is not read."""
+    """Return the copies of Secrets that no run creates, for file-based clusters.
+
+    A plan cannot identify a cluster without a host, and neither can a run that does not read the control cluster,
+    because the control cluster might have InferenceClusters."""
     params = module.params
     hosts = {*(cluster["name"] for cluster in params["clusters"]), *params["others"], *params["hosts"]}
     knows_hosts = params["state"] in ("decided", "applied") and not params["control_unread"]

@@ -55,5 +55,5 @@ def planned(
 
 
 def texts(labels: Mapping[str, Any]) -> dict[str, str]:
-    """Return labels whose values are texts."""
+    """Return labels with their values as text."""
     return {key: str(value) for key, value in labels.items()}

@@ -41,7 +41,7 @@ _MOST_WARNINGS = 20
 
 
 class ApplyError(Exception):
-    """Error before anything was applied; the message says what to do."""
+    """Error before anything was applied. The message contains a hint."""
 
 
 def run(
@@ -103,7 +103,7 @@ def _removals(outcomes: Outcomes) -> Iterator[ClusterRemoval]:
 
 
 def _forget(params: Mapping[str, Any], outcomes: Outcomes, progress: Progress) -> tuple[bool, list[str]]:
-    """Remove emptied clusters from the build directory. Return whether it changed, and warnings."""
+    """Remove emptied clusters from the build directory. Return True if it changed, and warnings."""
     emptied = [name for name, outcome in outcomes.clusters.items() if not is_failed(outcome)]
     control = outcomes.control is not None and not is_failed(outcomes.control)
     folder = str(params["path"])
@@ -307,7 +307,7 @@ def _diffs(cluster: str, outcome: Outcome) -> Iterator[dict[str, str]]:
 
 
 def warnings(outcomes: Outcomes) -> list[str]:
-    """Return the notes of all clusters. What failed there is in their results."""
+    """Return the notes of all clusters. The errors of clusters are in their results."""
     lines = [
         f"{name}: {note}"
         for name, outcome in _named(outcomes)

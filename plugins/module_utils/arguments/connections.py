@@ -266,8 +266,10 @@ def _shorten(host: str, connection: dict[str, Any], variables: Mapping[str, Any]
 def _logged_in(
     host: str, cloud_name: str, written_options: Mapping[str, Any], variables: Mapping[str, Any], problems: list[str]
 ) -> dict[str, Any]:
-    """Return a cluster in a cloud with the login that creates it, who may work on it: the variables of the role that
-    creates it win over what is written, and that over the account of the cluster's credentials."""
+    """Return a cloud cluster with the credentials that create it and can work on it.
+
+    Variables of the role that creates the cluster have priority over the written options. The written options have
+    priority over the account of the cluster's credentials."""
     login = registry.BY_NAME[cloud_name].login
     accounts = variables.get(f"{cloud_name}_cluster_accounts") or {}
     name = variables.get("fleet_credentials") or "default"

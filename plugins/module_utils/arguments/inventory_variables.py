@@ -553,7 +553,7 @@ _INSTALLED = (
 
 
 def is_blank(value: Any) -> bool:
-    """Return whether a variable counts as unset. AWX passes a blank survey field as empty text."""
+    """Return True if a variable counts as unset. AWX passes a blank survey field as empty text."""
     return value is None or (isinstance(value, str) and not value.strip())
 
 
@@ -726,7 +726,7 @@ def number_problems(values: Mapping[str, Any], prefix: str = "") -> list[str]:
 
 
 def network_problems(sources: Mapping[str, Any] | None, name: str) -> list[str]:
-    """Return a line for each problem of `network_sources`, whose name in messages is `name`."""
+    """Return a line for each problem of `network_sources`. `name`: its name in messages."""
     set_sources = {key: namespaces for key, namespaces in (sources or {}).items() if namespaces is not None}
     problem_lines = [
         f"{name}.{key}: {namespace!r} is not a valid name of a namespace"
@@ -769,7 +769,7 @@ def _choice_hint(value: Any, choices: Sequence[str]) -> str:
 
 
 def _several(given: Mapping[str, Any], spec: Mapping[str, Any]) -> list[str]:
-    """Return a line for each list or mapping in the place of a text, of which Ansible would make a text of its own."""
+    """Return a line for each list or mapping in place of text, because Ansible would convert it to text."""
     return [
         f"{name} is a {'mapping' if isinstance(value, Mapping) else 'list'}, and must be one text{_ONE.get(name, '')}"
         for name, value in given.items()

@@ -161,7 +161,7 @@ def run(module: AnsibleModule, action: Callable[[Settings], Outcome], given: Set
 
 @contextlib.contextmanager
 def failures(module: AnsibleModule) -> Iterator[None]:
-    """Fail with what keeps a build from being made."""
+    """Fail the module if an error prevents the build."""
     try:
         yield
     except ManifestError as error:
@@ -216,7 +216,7 @@ def build_warnings(outcome: Outcome) -> list[str]:
 
 
 def warn(module: AnsibleModule, loaded: Loaded, *, errors: bool = True, more: Sequence[str] = ()) -> None:
-    """Add warnings to the task, with `errors` the errors whose resources are held, and `more`."""
+    """Add warnings to the task. `errors`: include the errors of frozen resources. `more`: additional warnings."""
     for line in warnings(loaded, errors=errors, more=more):
         module.warn(line)
 

@@ -22,7 +22,8 @@ Work = Callable[[Client], dict[str, Any]]
 
 @contextlib.contextmanager
 def control_client(module: AnsibleModule) -> Iterator[Client | None]:
-    """Yield a client of the control cluster; None without one, or when it is unreachable, which its users report."""
+    """Yield a client of the control cluster, or None without a reachable one. Its users report an unreachable
+    cluster."""
     control_options = cluster_options.control_connection(module.params)
     with contextlib.ExitStack() as stack:
         control: Client | None = None

@@ -36,7 +36,7 @@ class Selection:
 
     @property
     def has_tags(self) -> bool:
-        """Return whether the options select tasks by their tags."""
+        """Return True if the options select tasks by their tags."""
         return bool(self.skip_tags) or tuple(self.tags) != (ANY,)
 
     @property

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Apply all objects of a fleet to one API server, and prune what is no longer desired.
+"""Apply all objects of a fleet to one API server, and prune orphans.
 
 `compare.py` compares with live objects, `core/change/` plans the steps, and `executor.py` runs the steps.
 """
@@ -94,18 +94,19 @@ class Applied:
 
     @property
     def ready(self) -> bool:
-        """Return whether no object failed, and no checked object is unready."""
+        """Return True if no object failed, and no checked object is unready."""
         return not self.failed and all(result.ready is not False for result in self.results)
 
 
 def apply(client: Client, desired: Sequence[Object], options: Options) -> Applied:
-    """Apply the desired objects to one API server, and prune others. Raises ApiError when the server as a whole cannot
-    be worked with; what is wrong with one object is in its result."""
+    """Apply the desired objects to one API server, and prune others. Raise ApiError if the API server is unavailable.
+
+    The result of an object contains its own error."""
     return Prepared(client, desired, options).apply()
 
 
 class Prepared:
-    """Comparison of the desired objects with one API server, which was read. Raises ApiError, and DecisionError."""
+    """Comparison of the desired objects with the state of one API server. Raise ApiError and DecisionError."""
 
     def __init__(self, client: Client, desired: Sequence[Object], options: Options) -> None:
         self._client, self._options = client, options
@@ -185,8 +186,7 @@ class _Run:
 
     @property
     def differs(self) -> bool:
-        """Return whether an object or the inventory differs from the desired state. Objects that `note_kept` has noted
-        do not count."""
+        """Return True if an object or the inventory differs from the desired state, except objects of `note_kept`."""
         return self.plan.has_changes(self._kept) or self._has_other_notes()
 
     def _has_other_notes(self) -> bool:

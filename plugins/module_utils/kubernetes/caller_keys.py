@@ -47,9 +47,10 @@ class Done:
 def ensure(
     control: Client, name: str, request: Request, labels: Mapping[str, str], *, check_mode: bool, path: str = ""
 ) -> Done:
-    """Change the keys in the Secret `name`, and write new ones to the file `path`, which must not exist, in a folder
-    that does. Raises ApiError and KeysError, also for a Secret that is not ours, and for callers whose keys are in
-    another one."""
+    """Change the keys in the Secret `name`, and write new keys to the file `path`. Raise ApiError and KeysError.
+
+    The file must not exist, and its directory must exist. The errors include a Secret that the fleet did not create,
+    and callers with keys in another Secret."""
     fresh = {
         caller: caller_keys.KEY_PREFIX + secrets.token_urlsafe(caller_keys.KEY_BYTES) for caller in request.callers
     }
@@ -90,7 +91,7 @@ def _read(control: Client, name: str) -> tuple[Object | None, list[Object]]:
 
 
 def _check_place(request: Request, other_secrets: list[Object]) -> None:
-    """Raise KeysError for callers whose keys are in another Secret, of which gateways would accept one only."""
+    """Raise KeysError for callers with a key in another Secret, because gateways would accept only one key."""
     secret_names = {
         caller: text(secret, "metadata", "name")
         for secret in other_secrets
@@ -121,8 +122,10 @@ def _sorted(secret_object: Object | None, other_secrets: list[Object]) -> tuple[
 
 @contextlib.contextmanager
 def _kept(path: str, keys: Mapping[str, str]) -> Iterator[None]:
-    """Write keys to a new file that only the user can read. It is deleted where the server refuses what the block
-    sends, and stays where no one knows what became of that."""
+    """Write keys to a new file that only the user can read.
+
+    The file is deleted if the server rejects the request in the block. It is kept if the result of the request is
+    unknown."""
     if not path or not keys:
         yield
         return
@@ -138,7 +141,7 @@ def _kept(path: str, keys: Mapping[str, str]) -> Iterator[None]:
 
 
 def _check_file(path: str) -> None:
-    """Raise KeysError where no new file can be made, which check mode says as well."""
+    """Raise KeysError if no new file can be created, also in check mode."""
     folder = os.path.dirname(os.path.abspath(path))
     if os.path.lexists(path):
         raise KeysError(f"{path} exists, and may have keys that no one else has: name a new file")

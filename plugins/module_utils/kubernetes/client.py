@@ -90,7 +90,7 @@ class Client:
         return self
 
     def __exit__(self, _type: object, error: BaseException | None, _trace: object) -> None:
-        """Raise Unexpected in place of what an answer of another shape than an API server's led to."""
+        """Replace errors because of malformed responses by Unexpected."""
         self.close()
         if isinstance(error, UNEXPECTED):
             raise unexpected(error, self.name) from error
@@ -154,7 +154,7 @@ class Client:
         return builtins.list(types.values())
 
     def forget_discovery(self) -> None:
-        """Forget what is served, for instance after CRDs were installed."""
+        """Forget the discovered kinds, for example after the installation of CRDs."""
         with self._requester.lock:
             self._discover().forget()
 
@@ -267,7 +267,9 @@ class Client:
         )
 
     def create(self, obj: Object, *, dry_run: bool = False) -> Object:
-        """Create; raises AlreadyExists. One that was lost on the way counts as ours if it is just what was sent."""
+        """Create an object. Raise AlreadyExists.
+
+        If a response was lost, an existing object counts as created if it is equal to the sent object."""
         query = {"fieldManager": FIELD_MANAGER, "fieldValidation": "Strict"}
         return self._on_object("create", "POST", obj, query, dry_run, "")
 
@@ -323,8 +325,10 @@ class Client:
         return text(self._requester.json(call), "status", "token")
 
     def allowed(self, kind: str, spec: Object) -> bool:
-        """Return True if an action is allowed: the `spec` of a review (authorization.k8s.io/v1), whose `kind` is
-        SelfSubjectAccessReview or SubjectAccessReview. Nothing is stored."""
+        """Return True if an action is allowed. Nothing is stored.
+
+        `kind`: SelfSubjectAccessReview or SubjectAccessReview. `spec`: `spec` of this review (authorization.k8s.io/v1).
+        """
         api_version = "authorization.k8s.io/v1"
         path = self.resource(api_version, kind).path()
         body = {"apiVersion": api_version, "kind": kind, "spec": spec}
@@ -402,7 +406,7 @@ class Client:
     def _once_more(
         self, call: Call, resource: ResourceType, answer: Answer, where: tuple[str, str, str]
     ) -> tuple[Answer, bool]:
-        """The server does not know the path: what was remembered of it may be old."""
+        """Repeat a request with an unknown path, because the cached discovery might be outdated."""
         with self._requester.lock:
             again = self._discover().again(resource.api_version, resource.kind)
         if again is None:

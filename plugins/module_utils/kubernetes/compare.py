@@ -224,7 +224,7 @@ class Comparison:
         return None
 
     def _is_of_our_route(self, current: Object) -> bool:
-        """Return whether the AI gateway created an object for an AIGatewayRoute of the fleet, before the fleet did."""
+        """Return True if the AI gateway created an object for an AIGatewayRoute of the fleet, before the fleet did."""
         owners = entries(current, "metadata", "ownerReferences")
         namespace = Key.of(current).namespace
         routes = {(key.namespace, key.name) for key in self.live.objects if key.kind == AI_ROUTE}
@@ -260,7 +260,7 @@ class Comparison:
 
 
 def _is_same_certificate(value: Object, current: Object) -> bool:
-    """Return whether a TLS Secret contains the desired certificate and key. It can contain additional keys."""
+    """Return True if a TLS Secret contains the desired certificate and key. It can contain additional keys."""
     is_secret = Key.of(value)[:2] == SECRET and text(value, "type") == text(current, "type") == TLS_SECRET
     return is_secret and fields(value, "data").items() <= fields(current, "data").items()
 

@@ -232,7 +232,7 @@ def _is_content(resource_type: ResourceType) -> bool:
 
 
 def _is_foreign(value: Object, removed: Collection[Key]) -> bool:
-    """Return whether an object prevents the deletion of its namespace. Objects with an owner do not."""
+    """Return True if an object prevents the deletion of its namespace. Objects with an owner do not."""
     key = Key.of(value)
     is_standard = (key.kind, key.name) in _STANDARD or (
         (key.kind == "Secret" and text(value, "type") in _STANDARD_SECRETS)

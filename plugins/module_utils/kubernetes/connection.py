@@ -65,10 +65,10 @@ _HINT = f"Give one of kubeconfig, kubeconfig_text, secret, {', '.join(LOGINS)}, 
 
 
 def connect(connection: Connection, control: Client | None = None, *, write_cache: bool = True) -> Client:
-    """A client for the cluster; what needs the network is resolved with the first request.
+    """Return a client for the cluster. Values that require the network are resolved with the first request.
 
-    `control`: the client of the control cluster, for kubeconfigs in Secrets. `write_cache`: False in check mode.
-    Raises ConnectionInvalid for what is wrong with the connection itself, the files that it names included.
+    `control`: the client of the control cluster, for kubeconfigs in Secrets. `write_cache`: False in check mode. Raise
+    ConnectionInvalid for errors of the connection itself, including its files.
     """
     resolve = _Resolver(connection, control)
     try:
@@ -87,7 +87,7 @@ def connect(connection: Connection, control: Client | None = None, *, write_cach
 
 
 class _Resolver:
-    """Finds the target of a connection, again with every call but for what was prepared."""
+    """Resolver of the target of a connection. It repeats all steps except the prepared steps for each call."""
 
     def __init__(self, connection: Connection, control: Client | None) -> None:
         self._connection = connection
@@ -95,7 +95,9 @@ class _Resolver:
         self._prepared: Target | None = None
 
     def prepare(self) -> str:
-        """Resolve what needs no network; return the server, empty where that needs it. Raises AccessError."""
+        """Resolve all values that require no network, and return the server, or "" if the server requires the network.
+
+        Raise AccessError."""
         connection = self._connection
         _check_sources(connection)
         if connection.secret is not None and self._control is None:

@@ -55,17 +55,17 @@ class Credentials(Protocol):
     """Authentication of the requests of one client. Every method may raise AccessError."""
 
     def authorization(self) -> str:
-        """The value of the Authorization header; empty for none."""
+        """Return the value of the Authorization header, or "" without one."""
 
     def certificate(self) -> ClientCertificate | None:
-        """The client certificate to use from now on."""
+        """Return the current client certificate."""
 
     def renew(self) -> bool:
-        """The server refused them: whether others could be had."""
+        """Renew credentials that the server rejected. Return True if new credentials are available."""
 
 
 def bearer(token: str) -> str:
-    """The Authorization header of a token; raises AccessError for what cannot be in a header."""
+    """Return the Authorization header of a token. Raise AccessError for characters that a header cannot contain."""
     token = token.strip()
     if not token:
         return ""

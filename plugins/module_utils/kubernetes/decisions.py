@@ -55,13 +55,13 @@ class Comparison:
 
     @property
     def is_same(self) -> bool:
-        """Return whether this is the newest decision."""
+        """Return True if this is the newest decision."""
         same = self.before == self.desired and not self.parts
         return self.head is not None and not self.head.whole and same
 
     @property
     def changed(self) -> list[str]:
-        """Return the clusters for which something else was decided."""
+        """Return the clusters with a changed decision."""
         return sorted({*self.parts, *(name for name in self.before if name not in self.desired)})
 
 
@@ -121,15 +121,15 @@ class Decisions:
             raise DecisionError(f"what was decided for cluster {cluster} cannot be read: {error}. {AGAIN}") from error
 
     def compare(self, made: Mapping[str, Packed], others: Iterable[str]) -> Comparison:
-        """Compare what clusters should have with the newest decision. Raises DecisionError.
+        """Compare the desired state of clusters with the newest decision. Raise DecisionError.
 
-        Of `others`, clusters that the run did not reach, what was decided before stays, unless another run applied
-        something else to clusters by itself since then.
+        `others`: clusters that the run did not reach. Their previous decision is kept, unless another run has applied
+        other objects to clusters without a decision since then.
         """
         head = self.head()
         published: dict[str, Entry] = {}
         if head is not None:
-            # After a run that was killed meanwhile, every part is written again.
+            # If the publishing run was killed, every part is written again.
             with contextlib.suppress(DecisionError):
                 published = self.index(head)
         unreached = {name: published[name] for name in others if name in published and not (head and head.whole)}
@@ -145,12 +145,12 @@ class Decisions:
         )
 
     def _intact(self, expected: Mapping[str, tuple[bytes, ...]], index: Index) -> set[str]:
-        """Return the clusters whose parts are as they are expected to be: those of another may be of a run that was
-        killed before it wrote the index."""
+        """Return the clusters with unchanged parts. Other parts might belong to a run that was killed before it wrote
+        its index."""
 
         def is_intact(name: str) -> bool:
             try:
-                # Another version of zlib compresses otherwise.
+                # Other versions of zlib might compress to other bytes.
                 return tuple(self._parts(name, index[name])) == expected[name] or bool(self.desired_state(index, name))
             except DecisionError:
                 return False
@@ -159,8 +159,9 @@ class Decisions:
         return {name for name, intact in self._succeeded(outcomes).items() if intact}
 
     def publish(self, compared: Comparison, holder: str, at: str) -> Head:
-        """Publish a decision, and return its head: the newest one if that is the same. `holder`: the run. `at`: the
-        time (RFC 3339)."""
+        """Publish a changed decision, and return the head of the newest decision.
+
+        `holder`: the run. `at`: the time (RFC 3339)."""
         if compared.head is not None and compared.is_same:
             return compared.head
         self._write_all(
@@ -243,7 +244,7 @@ class Decisions:
 
     @staticmethod
     def _succeeded(found: Mapping[str, T | ApiError]) -> dict[str, T]:
-        """Return results of which none is an error, or raise the first one."""
+        """Return the results if none of them is an error. Raise the first error otherwise."""
         results = {}
         for name, outcome in found.items():
             if isinstance(outcome, ApiError):

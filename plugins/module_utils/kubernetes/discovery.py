@@ -45,12 +45,12 @@ class ResourceType:
 
 
 def group_path(api_version: str) -> str:
-    """Path of the list of what is served of a group and version."""
+    """Return the discovery path of a group and version."""
     return f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
 
 
 def parse(api_version: str, answer: Mapping[str, Any]) -> Served:
-    """The kinds of an APIResourceList (meta/v1). What is not shaped like one is left out."""
+    """Return the kinds of an APIResourceList (meta/v1). Malformed entries are left out."""
     resource_types: Served = {}
     subresources: dict[str, set[str]] = {}
     entries = answer.get("resources")
@@ -92,7 +92,8 @@ class Discovery:
         self._remembered: dict[str, Served] | None = None
 
     def find(self, api_version: str, kind: str) -> ResourceType | None:
-        """The kind. What was remembered is never believed to be all there is: what is missing there is asked for."""
+        """Return the type of a kind, or None if it is not served. Kinds outside the cache are requested from the
+        server."""
         if api_version not in self._asked:
             remembered = self._from_cache().get(api_version, {}).get(kind)
             if remembered is not None:
@@ -130,7 +131,7 @@ class Discovery:
 
 
 class Cache:
-    """A file of our own per server. One that is broken counts as empty, and what fails goes on without it."""
+    """Discovery cache file of a server. A broken file counts as empty, and file errors are ignored."""
 
     def __init__(self, server: str, ca: str, *, write: bool) -> None:
         key = hashlib.sha256(f"{server}\n{ca}".encode()).hexdigest()[:40]
@@ -144,7 +145,7 @@ class Cache:
         return {api_version: parse(api_version, entry) for api_version, entry in self._read().items()}
 
     def save(self, api_version: str, served: Served) -> None:
-        """Remember what is served; nothing served is not remembered."""
+        """Cache the served kinds of a group and version. An empty list is not cached."""
         if not self._write or not self._folder_is_ours(make=True):
             return
         entries = self._read()

@@ -135,7 +135,7 @@ class Unexpected(ApiError):
 
 
 class LockLost(ApiError):
-    """Another run has the lock of the fleet by now, or the server does not say who has it."""
+    """Another run has acquired the lock of the fleet, or the server does not return the lock holder."""
 
     hint = "Another run may be at work on the fleet, so nothing more is changed: run again when it has ended"
 
@@ -215,7 +215,7 @@ def from_answer(
 
 
 def unfit(code: int, message: str) -> bool:
-    """Return True for a 500 about the object that was sent, which comes again whenever that is sent again."""
+    """Return True for a response 500 because of the sent object. The response is the same for each retry."""
     return code == 500 and _UNFIT.search(message) is not None
 
 

@@ -26,7 +26,7 @@ _TOKENS = re.compile(r"eyJ[\w-]{10,}(\.[\w-]*)*|k8s-aws-v1\.[\w-]+|ya29\.[\w.-]+
 
 @dataclass(frozen=True)
 class Program:
-    """The `exec` entry of a user. `cluster`: what the program gets to know of the cluster, if it asks for it."""
+    """The `exec` entry of a kubeconfig user."""
 
     command: str
     args: tuple[str, ...] = field(default=(), repr=False)
@@ -35,6 +35,7 @@ class Program:
     folder: str = ""
     install_hint: str = ""
     cluster: Mapping[str, Any] | None = None
+    """Cluster data for the plugin, if the plugin requests it."""
     seconds: float = _SECONDS
 
     def mint(self, _refused: str = "") -> Grant:
@@ -89,7 +90,7 @@ class Program:
         return done.output.decode("utf-8", "replace")
 
     def _last_words(self, text: str) -> str:
-        """The end of what it printed as errors, without what may be secret."""
+        """Return the end of the error output of the plugin, with masked secrets."""
         values = [value for _name, value in self.env] + [arg for arg in self.args if len(arg) > 30]
         message = " ".join(_TOKENS.sub("********", hidden(text[-2000:], values)).split())[-300:]
         return f": {message}" if message else ""

@@ -40,14 +40,15 @@ _PASSING = (NotFound, NotServed, ServerError, Throttled, Unreachable, Conflict)
 
 @dataclass(frozen=True)
 class Awaited:
-    """Objects to wait for. `conditions`: by kind, the condition that makes an object ready whose kind has no rule.
-    `accepted`: objects that the server has to take in a dry run. `devices`: by DRA driver, pools on each of whose nodes
-    it has to publish devices."""
+    """Objects to wait for."""
 
     objects: Sequence[Object]
     accepted: Sequence[Object] = ()
+    """Objects that the server must accept in a dry run."""
     conditions: Mapping[str, str] = field(default_factory=dict)
+    """Condition of ready objects by kind, for kinds without a readiness rule."""
     devices: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Node pools by DRA driver. The driver must publish devices on each node of these pools."""
     absent: bool = False
 
 
@@ -118,7 +119,9 @@ def _each(
     progress: Progress,
     what: str,
 ) -> list[tuple[Object, Readiness]]:
-    """Read each object again and again until all have settled, or the time is over. `what`: what is waited for."""
+    """Read the objects repeatedly until all of them have settled, or the deadline has passed.
+
+    `what`: the awaited state."""
     with progress(client.name, awaited(values, what), usual(values)) as seen:
         return _settled(client, values, read, deadline, seen)
 

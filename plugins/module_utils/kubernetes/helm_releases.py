@@ -1,9 +1,9 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The releases of Helm on a cluster, out of the Secrets in which Helm keeps them (type helm.sh/release.v1).
+"""Helm releases of a cluster, read from the Secrets of type helm.sh/release.v1.
 
-One request reads all of it: the labels of a Secret say name, status and revision, its content (JSON, compressed, twice
-in base64) has chart, values and manifest. It is the same in Helm 3 and 4.
+One request reads all Secrets. Their labels contain the name, the status, and the revision. Their content (compressed
+JSON, encoded twice in Base64) contains the chart, the values, and the manifest. Helm 3 and 4 use the same format.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def _release(
 
 
 def _placed(value: dict[str, Any], namespace: str) -> dict[str, Any]:
-    """Helm puts what names no namespace into that of the release."""
+    """Return an object with a namespace. Like Helm, set the namespace of the release if the object has no namespace."""
     if value["kind"] == _DEFINITION:
         return value
     return {**value, "metadata": {"namespace": namespace, **value["metadata"]}}

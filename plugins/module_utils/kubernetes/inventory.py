@@ -1,9 +1,9 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Records of what was applied: ConfigMaps in the namespace modelplane-system of the API server that they are about.
+"""Inventories of applied objects in ConfigMaps, in the namespace modelplane-system of the API server with the objects.
 
-`modelplane-record-<fleet>.<part>.<scope>`; a fleet is a DNS label, so that no two records share a name. The scope is
-the workload cluster's name, or `control`: one API server may be both.
+The name is `modelplane-record-<fleet>.<part>.<scope>`. A fleet name is a DNS label, so that all inventories have unique
+names. The scope is the name of the inference cluster, or `control`, because one API server can be both.
 """
 
 from __future__ import annotations
@@ -194,8 +194,8 @@ class RunInventory:
                 self.notes.append(f"the record could not be updated: {error}")
 
     def _is_retained(self, key: Key, deleted: Collection[Key]) -> bool:
-        """Return whether the inventory keeps an entry: it is desired, or must be pruned and is in no other
-        inventory."""
+        """Return True if the inventory keeps an entry: desired objects, and orphans that no other inventory
+        contains."""
         # A partial run keeps shared objects in both inventories.
         if key in self.desired or (key in self.store.others and not (self.partial and key in self.store.shared)):
             return key in self.desired
@@ -220,7 +220,7 @@ class RunInventory:
 
 
 class NoInventory:
-    """Inventory in check mode, which writes nothing."""
+    """Inventory in check mode, without writes."""
 
     def begin(self, keys: Iterable[Key]) -> None:
         """Write nothing."""
@@ -230,12 +230,12 @@ class NoInventory:
 
 
 def is_ours(live: Object | None) -> bool:
-    """Return whether an object has the label of the fleet."""
+    """Return True if an object has the label of the fleet."""
     return text(live, "metadata", "labels", names.MANAGED_BY_LABEL) == names.MANAGED_BY
 
 
 def _readable(record_parts: Mapping[str, Object]) -> Inventory:
-    """The record of others, or what can be read of it."""
+    """Return the inventory of another scope, or its readable entries."""
     try:
         return of_parts(text(config_map, "data", _DATA) for config_map in record_parts.values())[0]
     except InventoryError:

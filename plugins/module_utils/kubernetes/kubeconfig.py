@@ -99,7 +99,7 @@ class _Node:
         return self.source.folder / path
 
     def pem(self, key: str) -> str:
-        """Certificates or a key: from `<key>-data`, which wins, or from the file of `<key>`."""
+        """Return certificates or a key from `<key>-data`, or from the file of `<key>`. `<key>-data` has priority."""
         data = self.text(f"{key}-data")
         if data:
             try:
@@ -137,7 +137,7 @@ def read_file(path: Path) -> Text:
 
 
 def load(texts: Sequence[Text], context: str = "") -> Target:
-    """Return the target of a context (empty: the current one); of what several kubeconfigs define, the first wins."""
+    """Return the target of a context (empty: the current one). The first of several kubeconfigs has priority."""
     nodes = [_parse(text) for text in texts]
     names = ", ".join(text.name for text in texts)
     chosen = context or next((name for node in nodes if (name := node.text("current-context"))), "")

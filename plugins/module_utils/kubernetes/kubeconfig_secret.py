@@ -31,14 +31,17 @@ _WHAT = "the kubeconfig"
 
 @dataclass(frozen=True)
 class Written:
-    """Outcome for the Secret. `before`, `after`: of it what is no secret, empty where it was not or is not there.
-    `renewed`: its token is a new one and all else is as it was. `server`: the URL, empty where it is not known."""
+    """Result for the Secret."""
 
     changed: bool
     renewed: bool = False
+    """True if only the token changed."""
     server: str = ""
+    """URL of the server, empty if unknown."""
     before: Mapping[str, Any] = field(default_factory=dict)
+    """Non-secret content before the run, empty if the Secret did not exist."""
     after: Mapping[str, Any] = field(default_factory=dict)
+    """Non-secret content after the run, empty if the Secret does not exist."""
 
 
 def ensure(
@@ -50,10 +53,11 @@ def ensure(
     check_mode: bool,
     account_key: SecretRef | None = None,
 ) -> Written:
-    """The Secret with a kubeconfig that reaches `cluster`, and a token of now: that of the service account whose key is
-    in the Secret `account_key`, else of whom `cluster` is reached as. Raises ApiError and AccessError, also for a
-    Secret that is not ours. In check mode no token is made, and a cluster whose Secret is not there need not be there
-    either."""
+    """Create or update the Secret with a kubeconfig and a new token for `cluster`. Raise ApiError and AccessError.
+
+    The token belongs to the service account with its key in the Secret `account_key`, or to the user that connects to
+    `cluster`. The errors include a Secret that the fleet did not create. In check mode, no token is created, and a
+    cluster without the Secret does not need to exist."""
     desired = owned_secret.labels(labels)
     live = owned_secret.read(control, place)
     owned_secret.check_ours(control, place, live, desired, _WHAT)

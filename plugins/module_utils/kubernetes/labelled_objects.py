@@ -84,7 +84,7 @@ class Live:
     closed: dict[str, ApiError] = field(default_factory=dict)
 
     def error(self, key: Key) -> ApiError | None:
-        """Return the reason why it is unknown whether an object is there; None where that is known."""
+        """Return the reason for the unknown existence of an object, or None if it is known."""
         closed = self.closed.get(key.namespace) if (key.group, key.kind) == SECRET else None
         return closed or self.errors.get((key.group, key.kind))
 

@@ -41,8 +41,9 @@ def lease_name(fleet: str) -> str:
 
 
 def cluster_lease_name(fleet: str, cluster: str) -> str:
-    """The Lease that keeps two runs apart which apply to one cluster of a fleet. A fleet is a DNS label, so that no two
-    Leases share a name."""
+    """Return the name of the Lease that prevents simultaneous runs on one cluster of a fleet.
+
+    A fleet name is a DNS label, so that all Leases have unique names."""
     return f"{lease_name(fleet)}.{names.label_value(cluster)}"
 
 
@@ -52,7 +53,7 @@ def holder_name(run: str) -> str:
 
 
 class InUseError(Exception):
-    """Another run holds the lock of the fleet; the text says which, and what to do."""
+    """Another run holds the lock of the fleet. The text contains the holder and a hint."""
 
 
 class Lease:
@@ -80,7 +81,9 @@ class Lease:
             return self.held_by
 
     def acquire(self, wait: float = 0.0, seen: Seen = lambda _text: None) -> bool:
-        """Take it, waiting up to `wait` seconds; False: another holder kept it. `seen` gets who holds it meanwhile."""
+        """Acquire the lock within `wait` seconds. Return False if another holder kept the lock.
+
+        `seen`: function that receives the current holder."""
         deadline = time.monotonic() + wait
         while True:
             with self._lock:
@@ -124,11 +127,11 @@ class Lease:
 
     @contextlib.contextmanager
     def kept(self) -> Iterator[Callable[[], bool]]:
-        """Renew it in the background, three times within its duration and soon again where that fails; yield a
-        function that says whether it was lost.
+        """Renew the lock in the background, and yield a function that returns True if the lock was lost.
 
-        It is lost when another holder took it, and when it was not renewed within its duration, whatever a server
-        answers, or takes to answer.
+        The lock is renewed three times within its duration, and sooner after an error. It is lost when another holder
+        acquires it. It is also lost when it is not renewed within its duration, regardless of the response of the
+        server.
         """
         done = threading.Event()
         renewed = time.monotonic()
@@ -147,7 +150,7 @@ class Lease:
                 except Conflict:
                     was_taken = True
                 except (ApiError, *UNEXPECTED):
-                    # Until its duration is over, the server may answer yet.
+                    # The server might still respond before the duration has passed.
                     pause = self.duration / _RETRIES
                 else:
                     renewed = requested_at
@@ -203,7 +206,7 @@ class Lease:
         return live_lease
 
     def _keep(self, live_lease: Object) -> None:
-        """Remember it, and since when it is as it is."""
+        """Remember a live Lease, and the time of its last change."""
         if self._seen is None or _version(self._seen) != _version(live_lease):
             self._seen_at = time.monotonic()
         self._seen = live_lease
@@ -214,9 +217,9 @@ class Lease:
         return f"{self.held_by or 'another run'}{f' since {utc(since)}' if since else ''}"
 
     def _duration_seen(self) -> float:
-        """Seconds for which the holder has it without renewing it."""
+        """Return the seconds until the lock of its holder expires without a renewal."""
         seconds = number(_spec(self._seen), "leaseDurationSeconds")
-        # A whole number may be too large for a clock.
+        # The integer might be too large for a clock.
         return float(min(seconds, _LONGEST_DURATION)) if seconds > 0 else self.duration
 
     @property
@@ -264,8 +267,9 @@ def acquire(
 def cluster_locked(
     client: Client, fleet: str, cluster: str, holder: str, duration: float, progress: Progress = unseen
 ) -> Iterator[Callable[[], bool]]:
-    """Hold the lock of one cluster of a fleet, which is on the control cluster, and renew it in the background; yield a
-    function that says whether it was lost. Raises InUseError."""
+    """Hold the lock of one cluster of a fleet on the control cluster, and renew it in the background. Raise InUseError.
+
+    Yield a function that returns True if the lock was lost."""
     lease = Lease(client, cluster_lease_name(fleet, cluster), SYSTEM_NAMESPACE, holder, duration)
     _acquire(lease, f"the cluster {cluster}", None, progress)
     client.answer_within(duration / RENEWALS)
@@ -273,7 +277,7 @@ def cluster_locked(
         with lease.kept() as lost:
             yield lost
     finally:
-        # One that cannot be given back ends by itself.
+        # A lock that cannot be released expires.
         with contextlib.suppress(ApiError):
             lease.release()
 

@@ -13,6 +13,6 @@ _API = f"{constants.GATEWAY_GROUP}/v1"
 
 
 def has_model_gateway(client: Client) -> bool:
-    """Return whether the name of the workload gateway is taken by a gateway in mode Model."""
+    """Return True if a Model gateway uses the name of the ingress gateway."""
     gateway = client.get(_API, "Gateway", constants.MODEL_GATEWAY, constants.SYSTEM_NAMESPACE)
     return bool(gateway and text(gateway, "metadata", "labels", names.GATEWAY_LABEL))

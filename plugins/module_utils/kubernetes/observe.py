@@ -1,6 +1,7 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Snapshots of workload clusters: entries of `clusters` of an observation (`core/observation.py`), and what users ask.
+"""Snapshots of inference clusters: entries of `clusters` in an observation (`core/observation.py`), and notes for
+users.
 
 A snapshot requires one LIST for each kind, by the label of the fleet, and reads single objects by name. Pods are listed
 only if a workload has pods that are not ready, or restarts engines that hang. Events are listed only for pods without
@@ -125,12 +126,12 @@ class ClusterSnapshot:
 
 
 def unreachable(why: ApiError | str) -> ClusterSnapshot:
-    """Return the snapshot of a cluster that cannot be read. What is known of it stays as it was."""
+    """Return the snapshot of a cluster that cannot be read. Its known state is kept."""
     return ClusterSnapshot({"unreachable": reason(why) if isinstance(why, ApiError) else why})
 
 
 def reason(error: ApiError) -> str:
-    """Return the message without the name of the cluster, which the reader knows."""
+    """Return the message without the name of the cluster, because the reader knows it."""
     return str(error).removeprefix(f"cluster {error.cluster}: ")
 
 
@@ -299,7 +300,7 @@ def troubled_pods(client: Client, selectors: Iterable[str], now: Callable[[], da
 
 
 def selectors(label: str, values: Iterable[str]) -> list[str]:
-    """The label selector for objects with any of these values; for many values, that of all which have the label."""
+    """Return label selectors for objects with any of these values, or, for many values, all objects with the label."""
     desired = sorted(set(values) - {""})
     if not desired:
         return []
@@ -369,7 +370,7 @@ def _of_model_gateways(client: Client, cluster: ExpectedCluster, gateway: Object
 
 
 def _hosts_gateway(cluster: ExpectedCluster, gateway: Object | None) -> bool:
-    """Return whether a cluster has a gateway in mode Model: one that has left the manifests may have to stay."""
+    """Return True if a cluster has a Model gateway, including a gateway that was removed from the manifests."""
     return cluster.hosts_gateway or bool(label(gateway, names.GATEWAY_LABEL))
 
 
@@ -409,7 +410,7 @@ def _pods(client: Client, live: Iterable[Object]) -> list[dict[str, Any]]:
 
 
 def _restarts_engines(workload: Object) -> bool:
-    """Return whether the stall probe of a Deployment restarts engines. LeaderWorkerSet replaces such pods instead."""
+    """Return True if the stall probe of a Deployment restarts engines. LeaderWorkerSet replaces such pods instead."""
     containers = entries(workload, "spec", "template", "spec", "containers")
     return any(restarts_hanging_engine(fields(container, "livenessProbe")) for container in containers)
 
@@ -498,7 +499,7 @@ def _published_devices(client: Client, cluster: ExpectedCluster) -> tuple[Publis
 
 
 def _mismatches(cluster: ExpectedCluster, nodes: Iterable[Object], published: PublishedDevices | None) -> list[str]:
-    """Return warnings of nodes whose drivers do not publish what the classes of the pools promise."""
+    """Return warnings about nodes with other published devices than the classes of the pools promise."""
     if published is None:
         return []
     ready = {pool: [node for node in members if is_true(node, "Ready")] for pool, members in _by_pool(nodes).items()}

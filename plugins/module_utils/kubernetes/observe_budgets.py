@@ -41,9 +41,10 @@ def with_budgets(snapshot: ClusterSnapshot, client: Client, callers: Callers) ->
 
 
 def observe_budgets(client: Client, callers: Callers, policies: Sequence[Object] | None = None) -> list[ObservedBudget]:
-    """Return the use of the budgets that the gateway of a cluster has. `callers`: whose use is asked for, by
-    CallerPolicy; `policies` are its BackendTrafficPolicies if they were read before. The last requests to be sent: the
-    client waits less for answers from then on. Raises ApiError when the cluster does not answer."""
+    """Return the use of the budgets of a cluster's gateway. Raise ApiError if the cluster does not respond.
+
+    These must be the last requests, because the client then uses a shorter timeout. `callers`: the callers to query, by
+    CallerPolicy. `policies`: the BackendTrafficPolicies, if they were read before."""
     if not callers:
         return []
     traffic_policies = listed(client, ENVOY_API, TRAFFIC) if policies is None else filter(is_ours, policies)

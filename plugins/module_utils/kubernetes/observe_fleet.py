@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Snapshot of all clusters of a run: an observation of the fleet (`core/observation.py`), and what users ask."""
+"""Snapshot of all clusters of a run: an observation of the fleet (`core/observation.py`), and notes for users."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class FleetSnapshot:
         return self.control.requests + sum(snapshot.requests for snapshot in self.clusters.values())
 
     def document(self) -> dict[str, Any]:
-        """The observation: what `core.observation.parse` reads."""
+        """Return the observation in the format of `core.observation.parse`."""
         entries: dict[str, dict[str, Any]] = {name: dict(unreachable(NOT_THIS_RUN).entry) for name in self.others}
         entries |= {name: {"declared": True} for name in self.declared}
         entries |= {name: dict(snapshot.entry) for name, snapshot in self.clusters.items()}

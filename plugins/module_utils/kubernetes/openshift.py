@@ -15,7 +15,7 @@ from .errors import ConnectionInvalid, NotFound
 
 
 def is_openshift(client: Client) -> bool:
-    """Return whether a cluster is OpenShift, by its API groups."""
+    """Return True if a cluster is OpenShift, by its API groups."""
     return client.serves(*CONSTRAINTS)
 
 

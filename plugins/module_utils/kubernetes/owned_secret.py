@@ -32,7 +32,7 @@ def read(control: Client, place: SecretRef) -> Object | None:
 
 
 def check_ours(control: Client, place: SecretRef, live: Object | None, desired: Mapping[str, str], what: str) -> None:
-    """Raises ApiError for a Secret that is not ours. `what`: what it holds, such as "the kubeconfig"."""
+    """Raise ApiError for a Secret that the fleet did not create. `what`: its content, such as "the kubeconfig"."""
     have = fields(live, "metadata", "labels")
     if live is None or all(
         have.get(key) == desired[key] for key in (names.MANAGED_BY_LABEL, names.CLUSTER_LABEL) if key in desired
@@ -72,7 +72,7 @@ def write(control: Client, place: SecretRef, desired: Mapping[str, str], value: 
 
 
 def delete(control: Client, place: SecretRef, live: Object) -> bool:
-    """Delete that very Secret; whether it was still there. Raises ApiError."""
+    """Delete the Secret with the UID of `live`. Return True if it still existed. Raise ApiError."""
     return bool(control.delete(*_KIND, place.name, place.namespace, uid=text(live, "metadata", "uid")))
 
 

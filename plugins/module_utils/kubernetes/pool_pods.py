@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Pods that keep the nodes of a pool: all but those that every node has."""
+"""Pods that keep the nodes of a pool: all pods except DaemonSet pods and static pods."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def replicas_on_pool(client: Client, pool: str) -> list[str]:
 
 
 def is_ours(pod: Object) -> bool:
-    """Return whether a pod is one of a replica."""
+    """Return True if a pod belongs to a replica."""
     return bool(text(pod, "metadata", "labels", names.REPLICA_LABEL))
 
 
@@ -53,7 +53,7 @@ def _keeps(pod: Object, pool: str, nodes: set[str]) -> bool:
 
 
 def _selected(pod: Object) -> set[str]:
-    """Return the pools whose nodes a pod of a replica takes: one by its selector, or several by its affinity."""
+    """Return the pools that a replica's pod can run on: one pool by its selector, or several pools by its affinity."""
     required = fields(pod, "spec", "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
     pools = {text(pod, "spec", "nodeSelector", names.POOL_LABEL)}
     for term in entries(required, "nodeSelectorTerms"):

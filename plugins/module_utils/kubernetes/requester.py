@@ -45,20 +45,19 @@ _LONG = 16
 
 @dataclass(frozen=True)
 class Call:
-    """A request, and what may be done about it when its fate is unknown.
-
-    `action`: words for messages. `once`: it is not repeated, and whatever comes is its answer.
-    """
+    """Request, with its retry policy for an unknown outcome."""
 
     verb: str
     method: str
     path: str
     action: str
+    """Verb phrase for messages."""
     query: Mapping[str, str]
     body: Mapping[str, Any] | None = None
     content_type: str = ""
     kind: str = ""
     once: bool = False
+    """The request is not retried, and any response is its result."""
 
 
 class Requester:
@@ -131,7 +130,7 @@ class Requester:
         return parsed
 
     def check(self, call: Call, answer: Answer) -> None:
-        """Raise what an answer says that is none of 2xx."""
+        """Raise the error of a response without a 2xx code."""
         if 200 <= answer.code < 300:
             return
         if 300 <= answer.code < 400:
@@ -175,7 +174,7 @@ class Requester:
         return data
 
     def answer(self, call: Call) -> tuple[Answer, bool]:
-        """The answer after all attempts, and whether an earlier attempt may have had its effect as well."""
+        """Return the response after all attempts, and True if an earlier attempt might have had an effect too."""
         timeout = min(self.timeout, _SHORT_SECONDS) if self._down else self.timeout
         attempts = Attempts(0 if self._down or call.once else self.retries, timeout)
         unsure = renewed = False
@@ -341,7 +340,7 @@ def _passes(answer: Answer) -> bool:
 
 
 def _secret_values(body: Mapping[str, Any] | None) -> set[str]:
-    """Values of a Secret that was sent, which no message may repeat."""
+    """Return the values of a sent Secret. Messages must not contain them."""
     secret_values: set[str] = set()
     for field in ("data", "stringData"):
         values = (body or {}).get(field)

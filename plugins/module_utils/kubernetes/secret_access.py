@@ -94,7 +94,8 @@ class SecretAccess:
         }
 
     def _who_am_i(self) -> str:
-        """Our own name there (authentication.k8s.io/v1, SelfSubjectReview, which everybody may create)."""
+        """Return the user name of the client (authentication.k8s.io/v1, SelfSubjectReview). Reviews require no
+        permission."""
         review = {
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "SelfSubjectReview",

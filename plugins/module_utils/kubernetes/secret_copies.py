@@ -48,11 +48,11 @@ class Sources:
         self.error: ApiError | None = None
 
     def labelled(self, namespace: str, labels: Mapping[str, Any]) -> tuple[dict[str, str], list[str], str]:
-        """The values of all keys (base64) of the Secrets with these labels, and which were left out; or, without any,
-        why they are not known.
+        """Return all keys and values (Base64) of the Secrets with these labels, the skipped keys, and an error.
 
-        Of keys with one name it is that of the first Secret, by name. Of several with one value it is the first, as
-        Envoy Gateway refuses all keys where one is there twice."""
+        The error is the reason for unknown values. If several Secrets have the same key, the first Secret by name is
+        used. If several keys have the same value, the first key is used, because Envoy Gateway rejects all keys if one
+        value is duplicated."""
         if self._control is None:
             return {}, [], "no control cluster is given to copy from"
         if self.error is None:
@@ -147,12 +147,12 @@ def _values(source: Mapping[str, Any], key: str, sources: Sources) -> tuple[dict
 
 
 def _is_usable(value: str) -> bool:
-    """Return whether a value (base64) can be sent in a header. Another one would keep Envoy from learning any key."""
+    """Return True if a header can contain a value (Base64). Envoy loads no keys if one value is invalid."""
     return _is_sent(value) and len(base64.b64decode(value)) <= _LONGEST_KEY
 
 
 def _is_sent(value: str) -> bool:
-    """Return whether a value (base64) is visible ASCII, as keys are."""
+    """Return True if a value (Base64) is visible ASCII, like all keys."""
     try:
         return _VISIBLE.fullmatch(base64.b64decode(value)) is not None
     except ValueError:

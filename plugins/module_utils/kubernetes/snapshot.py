@@ -71,7 +71,7 @@ def take_snapshot(client: Client, desired: Desired, recorded_in: str = "") -> Sn
 
 
 class _Reading:
-    """Lists of one cluster, and what of it could not be read."""
+    """Lists of one cluster, and its read errors."""
 
     def __init__(self, client: Client) -> None:
         self._client = client

@@ -53,8 +53,10 @@ def _same(desired: Object, live: Object) -> bool:
 
 
 def _canonical(value: Any) -> Any:
-    """A value in which the order of maps in lists does not matter: conditions are found by their type. No one owns a
-    list of maps that is empty, so what is empty counts as missing."""
+    """Return a value with sorted lists and without empty lists and maps.
+
+    The order of maps in lists is ignored, because conditions are found by their type. An empty list of maps has no
+    field owner, so an empty value counts as missing."""
     if isinstance(value, dict):
         canonical_fields = {key: _canonical(content) for key, content in value.items()}
         return {key: content for key, content in canonical_fields.items() if content not in ({}, [])}

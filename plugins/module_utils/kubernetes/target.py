@@ -27,7 +27,7 @@ class Target:
 
 
 def checked_url(text: str, what: str, schemes: tuple[str, ...]) -> str:
-    """The URL without a slash at its end; raises AccessError, which repeats it only where it cannot hold a password."""
+    """Return the URL without a final slash. Raise AccessError, with the URL only if it cannot contain a password."""
     url = text.strip().rstrip("/")
     try:
         address = urlsplit(url)

@@ -75,10 +75,10 @@ class Transport:
         content_type: str = "",
         timeout: float,
     ) -> Answer:
-        """One request, whole answer; `timeout` (seconds) is for the connection, and for every wait for the answer,
-        which ends after three times as long.
+        """Send one request and return its complete response.
 
-        Raises TransportError where there is no whole answer, AccessError where there are no credentials.
+        `timeout`: seconds for the connection, and for each wait during the response. The response must end after three
+        times this period. Raise TransportError without a complete response, and AccessError without credentials.
         """
         try:
             with within(timeout * _ANSWER_TIMES, self._limit):
@@ -91,7 +91,7 @@ class Transport:
     def stream(
         self, path: str, *, query: Mapping[str, str], timeout: float, connect: float
     ) -> Iterator[Iterator[bytes] | Answer]:
-        """A request whose answer comes in pieces: an iterator of bytes, or an Answer where the code is none of 2xx."""
+        """Send a request with a response in parts. Yield an iterator of bytes, or an Answer without a 2xx code."""
         response = None
         try:
             end = time.monotonic() + connect + timeout
@@ -168,7 +168,7 @@ def _connections(target: Target, proxy: str, certificate: ClientCertificate | No
 
 
 def _socket_options() -> list[tuple[int, int, int]]:
-    """Return the socket options of the library with keepalive, which detects a lost peer of a watch within a minute."""
+    """Return the socket options of the library with keepalive, to detect a lost peer of a watch within a minute."""
     options = [(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1), (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)]
     for name, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
         if hasattr(socket, name):

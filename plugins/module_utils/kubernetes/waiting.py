@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Waiting until objects do what they are there for: by watching them, not by asking again and again."""
+"""Waiting for the readiness of objects with watches instead of polling."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class _View:
     _due: float = field(default_factory=lambda: time.monotonic() + _EXPLAIN_SECONDS)
 
     def show(self, found: Mapping[Key, Readiness]) -> None:
-        """Show the first object that is not ready, with what was last heard of its pods."""
+        """Show the first object that is not ready, with the last known failures of its pods."""
         states = {**self.settled, **found}
         first_key = next((key for key, state in states.items() if not state.ready), None)
         if first_key is not None and time.monotonic() >= self._due:
@@ -194,7 +194,7 @@ def _failures_of_pods(client: Client, value: Object) -> str:
 
 
 def _pods_of(value: Object) -> str:
-    """A label selector for the pods of a workload; empty for what has none."""
+    """Return a label selector for the pods of a workload, or "" for other kinds."""
     name = text(value, "metadata", "name")
     kind = text(value, "kind")
     if kind == "LeaderWorkerSet":

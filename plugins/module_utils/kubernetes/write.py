@@ -92,7 +92,7 @@ def refusal(error: ApiError) -> str:
 
 
 def content(live: Object | None) -> Any:
-    """An object without what changes by itself: status, versions, whose its fields are."""
+    """Return an object without volatile fields: status, versions, and field managers."""
     if live is None:
         return None
     metadata = {key: value for key, value in fields(live, "metadata").items() if key not in _VOLATILE}
@@ -117,7 +117,7 @@ class Sender:
     _would_be_new: set[Key] = field(default_factory=set)
 
     def send(self, desired: Object, before: Object | None) -> Result:
-        """Create or update an object. Raises what concerns the whole server, not this object alone."""
+        """Create or update an object. Raise only errors of the whole server, not errors of one object."""
         try:
             outcome = (
                 self._after_it_is_gone(desired, before) if is_being_deleted(before) else self._sent(desired, before)
@@ -297,7 +297,7 @@ def _compared(desired: Object, before: Object | None, after: Object) -> Result:
 
 
 def _ours_is_same(before: Object, after: Object) -> bool:
-    """Return True if all that differs was written by others, who were faster than the apply."""
+    """Return True if only fields of other managers changed, because they wrote before the apply."""
     owned_before = owned(before, FIELD_MANAGER)
     return owned_before is not None and owned_before == owned(after, FIELD_MANAGER)
 

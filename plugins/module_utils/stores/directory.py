@@ -353,8 +353,7 @@ _OWN_FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def _open_folder(path: Path, above: int, *, create: bool) -> int:
-    """Open a directory by its name in its parent directory. Raise StoreError for a link and for other types of
-    files."""
+    """Open a directory by its name in its parent. Raise StoreError for a link and for other types of files."""
     try:
         return os.open(path.name, _FOLDER | os.O_NOFOLLOW, dir_fd=above)
     except FileNotFoundError:
@@ -395,8 +394,7 @@ def _open_file(path: str | Path, name: str | Path, flags: int, folder: int | Non
 
 
 def _refuse_foreign(path: str | Path, mode: int, desired: Callable[[int], bool]) -> None:
-    """Raise StoreError for a file that a build never creates, such as a link, a FIFO, or a file in place of a
-    directory."""
+    """Raise StoreError for a file that no build creates, such as a link, a FIFO, or a file in place of a directory."""
     if not desired(mode):
         what = next((name for is_it, name in _OTHERS if is_it(mode)), "something else")
         raise StoreError(

@@ -403,8 +403,7 @@ def _known_statuses(outcome: Outcome) -> set[str]:
 
 
 def _files(outcome: Outcome, known_files: KnownFiles | None) -> dict[str, str]:
-    """Return all files of the build except the report, by name. Unchanged files share their text with the previous
-    build."""
+    """Return all files of the build except the report, by name. Unchanged files share their previous text."""
     decided = outcome.plan
     previous_files = outcome.before
     files: dict[str, str] = {}

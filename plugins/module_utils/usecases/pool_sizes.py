@@ -186,7 +186,8 @@ class Resizer:
         return self._read[key]
 
     def _is_empty(self, demand: NodesNeeded) -> bool:
-        """Return True if no pods run on a pool except pods of the nodes. Return False if the pods are unknown."""
+        """Return True if a pool has no pods except DaemonSet pods and static pods. Return False if its pods cannot be
+        read."""
         connect = self._settings.connect.get(demand.cluster)
         if connect is None:
             return False

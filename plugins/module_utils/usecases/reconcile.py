@@ -258,8 +258,8 @@ class _Work:
     def _decide(self, applying: apply.Settings) -> None:
         """Apply to the control cluster, and publish the decision for inference clusters."""
         for __ in range(self._settings.rounds):
-            # The observation of workload clusters is seconds old, and this run changes none of them. The control
-            # cluster may have been another run's until the lock was ours.
+            # The observation of inference clusters is seconds old, and this run changes none of them. Another run
+            # might have changed the control cluster before this run acquired the lock.
             previous_snapshot = self._done.observed[-1]
             self._observe(previous_snapshot)
             if self._done.observed[-1].control.entry != previous_snapshot.control.entry:
