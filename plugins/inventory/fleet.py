@@ -451,8 +451,7 @@ def _from_control(control: Mapping[str, Any], *, alone: bool) -> tuple[dict[Ref,
 
 
 def _items(client: Any, kind: str, *, alone: bool) -> list[dict[str, Any]]:
-    """Return all objects of a kind. Permission to read InferenceClusters does not require other permissions. Raise
-    ApiError."""
+    """Return all objects of a kind. Kinds other than InferenceCluster can be unreadable. Raise ApiError."""
     from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import Forbidden, NotServed
 
     try:

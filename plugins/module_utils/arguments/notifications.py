@@ -24,8 +24,7 @@ _NAME = re.compile("[a-z_]{1,20}")
 
 
 def problems(value: Any, name: str) -> Iterator[str]:
-    """Yield a line for each problem of a variable with one hook or a list of hooks. No line contains a possibly secret
-    value."""
+    """Yield a line for each problem of a variable with one hook or a list of hooks. No line contains a value."""
     hooks = [value] if isinstance(value, Mapping) else value
     if not isinstance(hooks, (list, tuple)):
         yield f"{name} must be a mapping with a url, or a list of such mappings"

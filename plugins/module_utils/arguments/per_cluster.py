@@ -22,8 +22,7 @@ Work = Callable[[Client], dict[str, Any]]
 
 @contextlib.contextmanager
 def control_client(module: AnsibleModule) -> Iterator[Client | None]:
-    """Yield a client of the control cluster, or None without a reachable one. Its users report an unreachable
-    cluster."""
+    """Yield a client of the control cluster, or None if it is missing or unreachable. Its users report this."""
     control_options = cluster_options.control_connection(module.params)
     with contextlib.ExitStack() as stack:
         control: Client | None = None

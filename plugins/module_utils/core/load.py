@@ -302,8 +302,7 @@ class _Loader:
         self._invalid.add(ref)
 
     def _validate(self, item: _Item, ref: Ref | None) -> None:
-        """Convert a document to the canonical form, validate it, and keep the valid parts. Report other parts as
-        problems."""
+        """Convert a document to the canonical form, validate it, and keep its valid parts. Report all other parts."""
         pasted = list(pasted_keys(item.value))
         pasted_paths = {problem.path for problem in pasted}
 

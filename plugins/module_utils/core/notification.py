@@ -194,8 +194,7 @@ def _failure(result: Mapping[str, Any]) -> str:
 
 
 def _findings(read: Mapping[str, Any], kind: str) -> Iterator[tuple[str, str]]:
-    """Yield the subject and the reason of each finding of a kind. The document of the outcome has one line per
-    finding."""
+    """Yield the subject and the reason of each finding of a kind from the document of the outcome."""
     finding_lines = _mapping(read, "findings").get(kind)
     for line_ in finding_lines if isinstance(finding_lines, list) else ():
         subject, __, reason = str(line_).partition(": ")

@@ -145,8 +145,8 @@ class Decisions:
         )
 
     def _intact(self, expected: Mapping[str, tuple[bytes, ...]], index: Index) -> set[str]:
-        """Return the clusters with unchanged parts. Other parts might belong to a run that was killed before it wrote
-        its index."""
+        """Return the clusters with unchanged parts. Other parts might belong to a run that was killed before the
+        index."""
 
         def is_intact(name: str) -> bool:
             try:

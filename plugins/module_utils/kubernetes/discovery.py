@@ -92,8 +92,7 @@ class Discovery:
         self._remembered: dict[str, Served] | None = None
 
     def find(self, api_version: str, kind: str) -> ResourceType | None:
-        """Return the type of a kind, or None if it is not served. Kinds outside the cache are requested from the
-        server."""
+        """Return the type of a kind, or None if it is not served. Uncached kinds are requested from the server."""
         if api_version not in self._asked:
             remembered = self._from_cache().get(api_version, {}).get(kind)
             if remembered is not None:

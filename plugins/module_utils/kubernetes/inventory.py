@@ -194,8 +194,7 @@ class RunInventory:
                 self.notes.append(f"the record could not be updated: {error}")
 
     def _is_retained(self, key: Key, deleted: Collection[Key]) -> bool:
-        """Return True if the inventory keeps an entry: desired objects, and orphans that no other inventory
-        contains."""
+        """Return True if the inventory keeps an entry: desired objects, and orphans that no other inventory has."""
         # A partial run keeps shared objects in both inventories.
         if key in self.desired or (key in self.store.others and not (self.partial and key in self.store.shared)):
             return key in self.desired

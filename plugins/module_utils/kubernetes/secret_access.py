@@ -94,8 +94,7 @@ class SecretAccess:
         }
 
     def _who_am_i(self) -> str:
-        """Return the user name of the client (authentication.k8s.io/v1, SelfSubjectReview). Reviews require no
-        permission."""
+        """Return the user name of the client (authentication.k8s.io/v1, SelfSubjectReview, without permissions)."""
         review = {
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "SelfSubjectReview",

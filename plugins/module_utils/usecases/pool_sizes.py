@@ -186,8 +186,7 @@ class Resizer:
         return self._read[key]
 
     def _is_empty(self, demand: NodesNeeded) -> bool:
-        """Return True if a pool has no pods except DaemonSet pods and static pods. Return False if its pods cannot be
-        read."""
+        """Return True if a pool has no pods except DaemonSet and static pods. Return False if they cannot be read."""
         connect = self._settings.connect.get(demand.cluster)
         if connect is None:
             return False
