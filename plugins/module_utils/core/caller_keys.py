@@ -43,7 +43,7 @@ _TIME = "%Y-%m-%dT%H:%M:%SZ"
 
 
 class KeysError(Exception):
-    """A change that cannot be made; the message has one line for each problem, and no key."""
+    """Error of a request. The message has one line for each problem, and contains no key."""
 
 
 def caller_of(entry: str) -> str:
@@ -52,7 +52,7 @@ def caller_of(entry: str) -> str:
 
 
 def entries_of(caller: str) -> tuple[str, str]:
-    """Return the entries that may hold keys of a caller: by these names gateways know it."""
+    """Return the entries that can contain keys of a caller. Gateways know the caller by these names."""
     return caller, f"{caller}{NEXT_SUFFIX}"
 
 
@@ -234,7 +234,7 @@ def same(live: Object | None, desired: Object) -> bool:
 
 
 def shown(secret: Object | None) -> dict[str, Any]:
-    """Return the part of a Secret that is no secret, for a diff: its labels, its entries and their times."""
+    """Return the non-secret part of a Secret for a diff: its labels, its entries, and their times."""
     if secret is None:
         return {}
     ring = ring_of(secret)
@@ -243,7 +243,7 @@ def shown(secret: Object | None) -> dict[str, Any]:
 
 
 def listed(secrets: Iterable[Object], now: datetime.datetime) -> list[dict[str, Any]]:
-    """Return the callers that have keys in Secrets, with the ages of those in seconds, and their labels."""
+    """Return the callers with keys in Secrets, the ages of their keys in seconds, and the labels of the Secrets."""
     callers = []
     for secret in secrets:
         ring = ring_of(secret)

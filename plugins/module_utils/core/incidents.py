@@ -1,9 +1,10 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Events of a fleet: clusters that are lost, deployments that are pending, and their ends.
+"""Events of a fleet: lost clusters, pending deployments, and the ends of these incidents.
 
-Whoever reads a fleet periodically passes each reading to `advance`, together with the memory of the previous one. An
-event comes once for each incident that lasts long enough, and once for its end. What was not read stays as it was.
+A periodic reader of a fleet passes each reading to `advance`, together with the memory of the previous reading. An
+incident that lasts long enough causes one event, and its end causes another event. The state of unread subjects is
+kept.
 """
 
 from __future__ import annotations
@@ -40,12 +41,13 @@ class Subject:
 
 @dataclass(frozen=True)
 class Incident:
-    """Something that is wrong with a cluster or a deployment. `since` (RFC 3339) is empty when it is not known."""
+    """Problem of a cluster or a deployment."""
 
     subject: Subject
     reason: str
     message: str
     since: str = ""
+    """Start time (RFC 3339), empty if unknown."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,7 @@ Memory = Mapping[Subject, Remembered]
 
 @dataclass(frozen=True)
 class Event:
-    """An event as rulebooks receive it."""
+    """Event in the format of rulebooks."""
 
     subject: Subject
     type: str
@@ -114,7 +116,8 @@ class Turn:
 
 
 def advance(memory: Memory, reading: Reading, now: datetime, delays: Mapping[str, float]) -> Turn:
-    """Return the events of a reading. `delays`: seconds that an incident of a type has to last before its event."""
+    """Return the events of a reading. `delays`: minimum duration of an incident before its event, in seconds by
+    type."""
     events: list[Event] = []
     memories: dict[Subject, Remembered] = {}
     incidents = {incident.subject: incident for incident in reading.incidents}
@@ -146,7 +149,7 @@ def _end(subject: Subject, remembered: Remembered, now: datetime) -> Event:
 
 
 def _valid(since: str, now: datetime) -> str:
-    """Return the time if it is one in the past, else the current one."""
+    """Return the time if it is valid and in the past, and the current time otherwise."""
     try:
         return since if _moment(since) <= now else now.strftime(TIME)
     except (ValueError, TypeError):
@@ -164,7 +167,7 @@ def _moment(since: str) -> datetime:
 def of_clusters(resources: Iterable[Object]) -> Reading:
     """Return a reading of all InferenceClusters with their status.
 
-    The state of a cluster is not known if it has no status, or was no part of the last run.
+    The state of a cluster is unknown if it has no status, or was not part of the last run.
     """
     incidents: list[Incident] = []
     subjects: set[Subject] = set()
@@ -188,7 +191,8 @@ def of_clusters(resources: Iterable[Object]) -> Reading:
 
 
 def of_deployments(resources: Iterable[Object]) -> Reading:
-    """Return a reading of all ModelDeployments with their status. The state of one without a status is not known."""
+    """Return a reading of all ModelDeployments with their status. The state of a deployment without a status is
+    unknown."""
     incidents: list[Incident] = []
     subjects: set[Subject] = set()
     skipped: set[Subject] = set()

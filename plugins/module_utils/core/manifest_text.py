@@ -1,9 +1,9 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""A Kubernetes object as YAML text that every YAML reader takes the same way.
+"""Kubernetes objects as YAML text with the same meaning for every YAML reader.
 
-The text is that of libyaml. Lines that have only one possible form are put together here, in a tenth of the time; an
-object with any other value is written by libyaml as a whole.
+The text equals the output of libyaml. Lines with only one possible form are created here, in a tenth of the time. If an
+object contains any other value, libyaml writes the whole object.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def to_yaml(value: Mapping[str, Any], *, sort_keys: bool = False) -> str:
 
 
 def by_libyaml(value: Mapping[str, Any]) -> str:
-    """The same text as libyaml writes it, whatever is in the object."""
+    """Return the text that libyaml writes for an object with any values."""
     try:
         return emitted(_events(value))
     except _OtherTypeError:
@@ -95,7 +95,8 @@ def _put_mapping(
     put: Callable[[str], None],
     items: Callable[[dict[Any, Any]], Iterable[tuple[Any, Any]]],
 ) -> None:
-    """Put the lines of a mapping that is not empty. `lead` starts its first line, `indent` each other line."""
+    """Write the lines of a mapping that is not empty. `lead`: start of its first line. `indent`: start of its other
+    lines."""
     for key, below in items(value):
         kind = type(below)
         if kind is str:
@@ -210,7 +211,7 @@ def _other(value: Any) -> str:
 
 
 class _OtherTypeError(TypeError):
-    """A value that is none of JSON's."""
+    """Value of a type that JSON does not have."""
 
 
 def _events(value: Any) -> Iterator[Any]:

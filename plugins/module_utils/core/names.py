@@ -1,11 +1,12 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Names of composed objects, and the labels they are found by.
+"""Names of composed objects, and labels to find them.
 
-Names are deterministic, readable at the front, unique by a hash at the end.
+Names are deterministic. They start with readable text and end with a unique hash.
 
-Every name is a DNS label (RFC 1123, at most 63 characters) where its parts are; `child_name` keeps dots. Names that
-a Service or a LeaderWorkerSet may get start with a letter and have no dots (RFC 1035), whatever an object is called.
+If the parts are DNS labels (RFC 1123, at most 63 characters), the name is a DNS label too. `child_name` keeps dots.
+Names of possible Services and LeaderWorkerSets start with a letter and have no dots (RFC 1035), independent of the name
+of the object.
 """
 
 from __future__ import annotations
@@ -82,11 +83,11 @@ class Labelled(Protocol):
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """Name of the cluster."""
 
     @property
     def labels(self) -> Mapping[str, str]:
-        """Its labels, as they are written."""
+        """Labels of the cluster, as in its manifest."""
 
 
 def all_labels(cluster: Labelled) -> dict[str, str]:
@@ -100,27 +101,29 @@ def is_dns_label(name: str) -> bool:
 
 
 def child_name(*segments: str, limit: int = LABEL_LIMIT) -> str:
-    """The parts joined with "-", cut to fit into `limit`, and the first 5 hex digits of the SHA-256 of the uncut join.
+    """Return the parts joined with "-", cut to `limit`, with the first 5 hex digits of the SHA-256 of the uncut text.
 
-    With the default limit the result equals that of the reference implementation. The hash is always appended.
+    With the default limit, the result equals that of the reference implementation. The hash is always appended.
     """
     full = "-".join(segments)
     return _cut(full, full, limit, _CHILD_DIGITS)
 
 
 def joined_name(*segments: str) -> str:
-    """The parts joined with "-", as in a child name, with a hash that other parts do not have, however they are cut up.
+    """Return the parts joined with "-", as in a child name, with a hash that is unique for these parts.
 
-    `child_name` hashes the joined text, which "a-b" and "c" have in common with "a" and "b-c". No name has a "/".
+    `child_name` hashes the joined text, and "a-b" with "c" has the same joined text as "a" with "b-c". No name contains
+    "/".
     """
     return _cut("-".join(segments), "/".join(segments), LABEL_LIMIT, _WIDE_DIGITS)
 
 
 def replica_name(namespace: str, deployment: str, cluster: str, index: int) -> str:
-    """The name of the replica `index` of a deployment on a cluster, at most 58 characters.
+    """Return the name of the replica `index` of a deployment on a cluster, at most 58 characters.
 
-    Unlike the reference implementation the namespace takes part in the hash, so that equal deployment names in two
-    namespaces never meet, and the hash has 40 bits instead of 20, so that a thousand replicas of one deployment do not.
+    Unlike in the reference implementation, the hash includes the namespace, so that equal deployment names in two
+    namespaces do not conflict. It has 40 bits instead of 20, so that a thousand replicas of one deployment do not
+    conflict.
     """
     return _cut(_service_prefix(deployment), f"{namespace}/{deployment}/{cluster}/{index}", REPLICA_LIMIT, _WIDE_DIGITS)
 
@@ -131,10 +134,10 @@ def replica_stem(name: str) -> str:
 
 
 def object_prefix(replica: str) -> str:
-    """The prefix of the names of a replica's objects: the replica's own name wherever that can name a Service.
+    """Return the prefix of the names of a replica's objects: the replica's name, if a Service can have this name.
 
-    A replica written by hand may have any name that Kubernetes allows for a custom resource: up to 253 characters,
-    with dots, starting with a digit. Such a name is made fit, and hashed.
+    A replica that a user wrote can have any name that Kubernetes allows for a custom resource: up to 253 characters,
+    with dots, and with a leading digit. Such a name is converted and hashed.
     """
     if len(replica) <= REPLICA_LIMIT and _SERVICE_NAME.fullmatch(replica):
         return replica
@@ -162,12 +165,13 @@ def is_fleet_namespace(name: str) -> bool:
 
 
 def label_value(name: str) -> str:
-    """An object's name as the value of a label: itself up to 63 characters, else its child name."""
+    """Return an object's name as the value of a label: a name of up to 63 characters, or its child name."""
     return name if len(name) <= LABEL_LIMIT else child_name(name)
 
 
 def file_name(name: str, ending: str) -> str:
-    """The name of a file: itself where it fits with its ending into FILE_LIMIT, else cut, with a hash of all of it."""
+    """Return the name of a file. A name that exceeds FILE_LIMIT with its ending is cut, with a hash of the full
+    name."""
     limit = FILE_LIMIT - len(ending)
     return f"{name if len(name) <= limit else _cut(name, name, limit, _WIDE_DIGITS)}{ending}"
 

@@ -71,7 +71,8 @@ class Notification:
 
     @property
     def subjects(self) -> list[str]:
-        """The subjects of all that is wrong; reasons have counts and times, and say it differently in each run."""
+        """Return the subjects of all problems. Reasons are left out, because their counts and times change with each
+        run."""
         return sorted({f"{trouble.event}: {trouble.subject}" for trouble in self.wrong})
 
 
@@ -82,9 +83,9 @@ def of_run(
     *,
     left_out: Sequence[str] = (),
 ) -> Notification:
-    """Return the notification about a run, by the result of the module reconcile.
+    """Return the notification about a run from the result of the module reconcile.
 
-    `left_out`: clusters that failed before, so that they are no part of the run.
+    `left_out`: clusters that failed before, so that they are not part of the run.
     """
     wrong: list[Trouble] = []
     clusters = {name: report for name, report in _mapping(result, "clusters").items() if isinstance(report, Mapping)}
@@ -187,7 +188,7 @@ def _escaped(value: str) -> str:
 
 
 def _failure(result: Mapping[str, Any]) -> str:
-    """Return why a module failed; `msg` says only how many errors manifests have."""
+    """Return the reason for the failure of a module. `msg` contains only the number of errors in manifests."""
     errors = result.get("errors")
     why = " ".join(map(str, errors)) if isinstance(errors, list) else ""
     return _cut(": ".join(filter(None, (str(result.get("msg") or ""), why))))

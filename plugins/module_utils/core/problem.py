@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Problem in something a user wrote, as every package reports it."""
+"""Problem of user input, in the format of all packages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Severity = Literal["error", "warning"]
 
 @dataclass(frozen=True, order=True)
 class Ref:
-    """The identity of a resource: kind, namespace (empty for cluster-scoped kinds) and name."""
+    """Identity of a resource: kind, namespace (empty for cluster-scoped kinds), and name."""
 
     kind: str
     namespace: str
@@ -51,7 +51,7 @@ class Problem:
     """Document in the file, from 1."""
 
     def at(self, *, file: str, line: int | None, document: int | None, ref: Ref | None = None) -> Problem:
-        """The same problem, with its place in a file."""
+        """Return the problem with its location in a file."""
         return replace(self, file=file, line=line, document=document, ref=ref or self.ref)
 
     def __str__(self) -> str:
@@ -74,7 +74,7 @@ class Problem:
 
 
 def pasted_key(path: str) -> Problem:
-    """Return the problem of a key where something else is due. It does not repeat the key."""
+    """Return the problem of a key in place of another value. The problem does not repeat the key."""
     hint = (
         "Write what belongs here, keep keys in Secrets of the cluster, and revoke this one: everyone who reads this "
         "manifest has it"

@@ -40,12 +40,13 @@ def unseen(_cluster: str, _awaited: str, _usual: str = "") -> Iterator[Seen]:
 
 @dataclass(frozen=True)
 class Wait:
-    """A wait that goes on. `since`: when it began, by the clock of the board."""
+    """Active wait."""
 
     cluster: str
     awaited: str
     usual: str
     since: float
+    """Start time by the clock of the board."""
     seen: str = ""
     rank: Rank = "reported"
 
@@ -58,7 +59,7 @@ class Line:
     more: int = 0
 
     def text(self, now: float, width: int = 0) -> str:
-        """Return the line, of `width` columns at most; 0 for as many as it takes."""
+        """Return the line with at most `width` columns, or without a limit for 0."""
         wait = self.wait
         usual = f" (usually {wait.usual})" if wait.usual else ""
         suffix = f" (and {self.more} more)" if self.more else ""
@@ -81,7 +82,7 @@ class Board:
     waits: dict[tuple[Any, int], Wait] = field(default_factory=dict)
 
     def take(self, source: Any, report: Mapping[str, Any], now: float, rank: Rank = "reported") -> None:
-        """Keep a report, as `begun`, `seen` and `over` return them."""
+        """Store a report of `begun`, `seen`, or `over`."""
         number = report.get("wait")
         if not isinstance(number, int):
             return
@@ -96,17 +97,18 @@ class Board:
             self.waits[key] = Wait(**texts, since=now, rank=rank)
 
     def forget(self, source: Any) -> None:
-        """Remove all waits of one that reports no more."""
+        """Remove all waits of a source that sends no more reports."""
         self.waits = {key: wait for key, wait in self.waits.items() if key[0] != source}
 
     def lines(self, now: float, least: float = 0.0) -> list[Line]:
-        """Return a line for each cluster that has waited for `least` seconds, by name; one for the whole run only where
-        no cluster waits."""
+        """Return a line for each cluster that has waited for `least` seconds, by name.
+
+        Without waiting clusters, return a line for the whole run."""
         waits = [wait for wait in self.waits.values() if now - wait.since >= least]
         by_cluster: dict[str, list[Wait]] = {}
         for wait in sorted(waits, key=lambda wait: (not wait.seen, wait.since)):
             by_cluster.setdefault(wait.cluster, []).append(wait)
-        # The last step of a run is the one that it is at.
+        # The last step of a run is its current step.
         run_waits = by_cluster.pop("", [])
         if not by_cluster and run_waits:
             return [Line(max(run_waits, key=lambda wait: (wait.rank != "task", wait.since)))]
@@ -135,10 +137,10 @@ def over(number: int) -> dict[str, Any]:
 
 
 def shown(lines: list[Line], now: float, most: int, width: int = 0) -> list[str]:
-    """Return the texts of at most `most` lines; the last one says how many more clusters wait."""
+    """Return the texts of at most `most` lines. The last line contains the number of omitted clusters."""
     if len(lines) <= most:
         return [line.text(now, width) for line in lines]
-    # Those that wait longest, in their order: they are what a run waits for.
+    # A run waits for the longest waits, so they are shown, in their order.
     longest = sorted(lines, key=lambda line: line.wait.since)[: max(most - 1, 0)]
     remainder = f"and {len(lines) - len(longest)} more clusters"
     return [
@@ -148,13 +150,13 @@ def shown(lines: list[Line], now: float, most: int, width: int = 0) -> list[str]
 
 
 def duration(seconds: float) -> str:
-    """Return seconds for people: "45 s", "12 min 5 s"."""
+    """Return seconds as text: "45 s", "12 min 5 s"."""
     rounded = round(max(0.0, seconds))
     return f"{rounded // 60} min {rounded % 60} s" if rounded >= 60 else f"{rounded} s"
 
 
 def columns(text: str) -> int:
-    """Return how many columns of a terminal a text takes."""
+    """Return the number of terminal columns of a text."""
     return sum(map(_columns, text))
 
 

@@ -66,7 +66,7 @@ class Place:
     children: Mapping[str, Place] | Sequence[Place] | None = None
 
     def nearest(self, components: Sequence[str | int]) -> Place:
-        """The place at the end of `components`, or of the nearest parent that was written."""
+        """Return the location at the end of `components`, or of the nearest parent in the text."""
         position = self
         for component in components:
             children = position.children
@@ -83,7 +83,7 @@ class Place:
 
 
 class _LaterPlace(Place):
-    """Place that is found when it is first asked for, as most never are."""
+    """Location that is found on first use, because most locations are never used."""
 
     def __init__(self, find: Callable[[], Place]) -> None:
         self.__dict__["_find"] = find
@@ -104,25 +104,24 @@ class _LaterPlace(Place):
 
 @dataclass(frozen=True)
 class Document:
-    """One document of a file: plain dicts, lists and scalars, with their places.
-
-    `problems` are those of the text itself. When `complete` is false, something could not be read and is missing from
-    `value`, so that checking `value` would find errors that are not there. `unread` is the text of a document without a
-    value, as far as its end can be found; None where there may be more.
-    """
+    """Document of a file: plain dicts, lists, and scalars, with their locations."""
 
     file: str
     number: int
     value: Any
     place: Place
     problems: tuple[Problem, ...] = ()
+    """Problems of the text itself."""
     complete: bool = True
+    """False if unreadable parts are missing from `value`. Validation of `value` would then find false errors."""
     unread: str | None = None
+    """Text of a document without a value, up to its probable end. None if there might be more text."""
 
 
 def documents(source: Source, *, max_nodes: int = MAX_NODES, max_documents: int = MAX_DOCUMENTS) -> Iterator[Document]:
-    """All documents of a file that are not empty. A document that is not YAML comes back with its problem and without
-    a value, and reading goes on at the next `---` line."""
+    """Yield all documents of a file that are not empty.
+
+    A document that is not YAML has a problem and no value. Reading continues at the next `---` line."""
     text, problem = _decode(source)
     if problem is not None:
         yield Document(source.name, 1, None, Place(problem.line or 1), (problem,), complete=False)
@@ -136,7 +135,8 @@ def documents(source: Source, *, max_nodes: int = MAX_NODES, max_documents: int 
 
 
 def _without_places(name: str, text: str, simple: Sequence[tuple[int, Any]]) -> Iterator[Document]:
-    """The documents of a text that is read already. Their places are found together, by reading it again."""
+    """Yield the documents of a text that was already read. Their locations are found together, by reading the text
+    again."""
 
     @cache
     def places() -> dict[int, Place]:
@@ -200,11 +200,12 @@ class _Text:
         return _TEMPLATE_LINE.search(self.text) is not None
 
     def line(self, number: int) -> str:
-        """The line of the file with this number, empty behind the end."""
+        """Return the line of the file with this number, or "" after the end."""
         return self._lines[number - 1] if 0 < number <= len(self._lines) else ""
 
     def document(self, first: int, behind: int) -> str:
-        """The lines of the document that has line `first`, to the first line from `behind` on that begins another."""
+        """Return the lines of the document with the line `first`, up to the first line from `behind` on that begins
+        another one."""
         begin, end = first - 1, behind - 1
         while begin > 0 and not _DOCUMENT_LINE.match(self.line(begin + 1)):
             begin -= 1
@@ -223,7 +224,7 @@ class _Text:
 
 
 class _RefusedError(Exception):
-    """A document that is not read further: over a limit, or broken in a way that leaves nothing to go on with."""
+    """Document that is not read further: it exceeds a limit, or its errors prevent further reading."""
 
     def __init__(self, message: str, line: int, hint: str = "") -> None:
         super().__init__(message)
@@ -238,7 +239,7 @@ _JSON_PAIR = re.compile(r"\\u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-f
 
 
 class _FileReader:
-    """Reads one file: splits it into documents and starts again behind a document that is broken."""
+    """Reader of one file. It splits the file into documents and continues after a broken document."""
 
     def __init__(self, name: str, text: str, max_nodes: int, max_documents: int) -> None:
         self._name = name
@@ -273,7 +274,7 @@ class _FileReader:
             start = separator.start()
 
     def _offset_behind(self, start: int, lines: int) -> int:
-        """The offset behind `lines` line ends from `start`."""
+        """Return the offset after `lines` line ends from `start`."""
         offset = start
         for __ in range(lines):
             offset = self._text.text.find("\n", offset) + 1
@@ -392,7 +393,7 @@ _MERGE = object()
 
 
 class _Frame:
-    """A mapping or list that is being read."""
+    """Mapping or list that is being read."""
 
     __slots__ = ("anchor", "children", "height", "items", "key", "key_line", "line", "merges", "size")
 
@@ -437,7 +438,7 @@ class _Builder:
         }
 
     def take(self, event: Any) -> None:
-        """The next event of the document. Raises _RefusedError."""
+        """Return the next event of the document. Raise _RefusedError."""
         self._take[type(event)](event)
 
     def _problem(self, message: str, line: int, hint: str = "") -> None:
@@ -542,7 +543,7 @@ class _Builder:
         self._add(value, children, line, size, height)
 
     def _add(self, value: Any, children: Any, line: int, size: int, height: int) -> None:
-        """Put a finished value where it belongs: into the innermost mapping or list, or it is the document."""
+        """Add a complete value to the innermost mapping or list, or set it as the document."""
         if not self._stack:
             self.value = None if value is _LOST else value
             self.children, self.line = children, line

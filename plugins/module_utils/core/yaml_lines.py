@@ -1,11 +1,10 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Texts of simple lines -> values, in a tenth of the time that libyaml's events take.
+"""Conversion of texts of simple lines to values, in a tenth of the time of libyaml's events.
 
-A simple line is a key or the dashes of lists with a scalar behind it, quoted or plain, or a flow collection of such
-scalars; a text of several lines is a literal block. That is what `manifest_text` writes, and most of what people write.
-Of any other text nothing is read at all, and `yaml_documents` reads it by libyaml: what is read here is what it would
-read.
+A simple line is a key or the dashes of lists with a scalar (quoted or plain), or a flow collection of such scalars. A
+text of several lines is a literal block. `manifest_text` writes this format, and so do most users. Other texts are not
+read here at all, but in `yaml_documents` with libyaml. Both readers return the same values.
 """
 
 from __future__ import annotations
@@ -35,8 +34,8 @@ _MOST_NODES = 900_000
 
 
 def read(text: str) -> list[tuple[int, dict[str, Any]]] | None:
-    """The mappings that the documents of a text are, each with its number; None where anything in it is not simple, and
-    where there is none."""
+    """Return the numbered mappings of the documents of a text, or None without mappings or with other than simple
+    lines."""
     # A line, a dash, and each sign of a flow collection stand for three values at most.
     if 3 * sum(map(text.count, ("\n", "- ", ",", "{", "["))) > _MOST_NODES or not text.endswith("\n"):
         return None
@@ -47,7 +46,7 @@ def read(text: str) -> list[tuple[int, dict[str, Any]]] | None:
 
 
 class _OtherFormError(Exception):
-    """A line that is not simple, or that does not fit to the lines before it."""
+    """Line that is not simple, or that does not match the previous lines."""
 
 
 def _documents(lines: list[str]) -> list[tuple[int, dict[str, Any]]]:
@@ -169,7 +168,7 @@ class _Reader:
         return _scalar(text)
 
     def _block(self) -> str:
-        """The lines of a literal block, without the last line end."""
+        """Return the lines of a literal block, without the last line end."""
         first_line = self._lines[self._next]
         indent = first_line[: len(first_line) - len(first_line.lstrip(" "))]
         # A line of spaces does not say how deep the block is.
@@ -210,7 +209,7 @@ def _scalar(text: str) -> Any:
 
 
 def _flow(text: str) -> Any:
-    """The value of a flow collection that ends with its line."""
+    """Return the value of a flow collection that ends with its line."""
     root: list[Any] = []
     around: list[Any] = []
     items: Any = root
