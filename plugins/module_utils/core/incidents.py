@@ -116,8 +116,7 @@ class Turn:
 
 
 def advance(memory: Memory, reading: Reading, now: datetime, delays: Mapping[str, float]) -> Turn:
-    """Return the events of a reading. `delays`: minimum duration of an incident before its event, in seconds by
-    type."""
+    """Return the events of a reading. `delays`: minimum seconds of an incident before its event, by type."""
     events: list[Event] = []
     memories: dict[Subject, Remembered] = {}
     incidents = {incident.subject: incident for incident in reading.incidents}
@@ -191,8 +190,8 @@ def of_clusters(resources: Iterable[Object]) -> Reading:
 
 
 def of_deployments(resources: Iterable[Object]) -> Reading:
-    """Return a reading of all ModelDeployments with their status. The state of a deployment without a status is
-    unknown."""
+    """Return a reading of all ModelDeployments with their status. Deployments without a status have an unknown
+    state."""
     incidents: list[Incident] = []
     subjects: set[Subject] = set()
     skipped: set[Subject] = set()

@@ -95,7 +95,7 @@ def _put_mapping(
     put: Callable[[str], None],
     items: Callable[[dict[Any, Any]], Iterable[tuple[Any, Any]]],
 ) -> None:
-    """Write the lines of a mapping that is not empty. `lead`: start of its first line. `indent`: start of its other
+    """Write the lines of a mapping that is not empty. `lead`: start of the first line. `indent`: start of other
     lines."""
     for key, below in items(value):
         kind = type(below)

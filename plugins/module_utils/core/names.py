@@ -170,8 +170,7 @@ def label_value(name: str) -> str:
 
 
 def file_name(name: str, ending: str) -> str:
-    """Return the name of a file. A name that exceeds FILE_LIMIT with its ending is cut, with a hash of the full
-    name."""
+    """Return the name of a file. If the name with its ending exceeds FILE_LIMIT, it is cut and hashed."""
     limit = FILE_LIMIT - len(ending)
     return f"{name if len(name) <= limit else _cut(name, name, limit, _WIDE_DIGITS)}{ending}"
 

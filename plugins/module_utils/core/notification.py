@@ -71,7 +71,7 @@ class Notification:
 
     @property
     def subjects(self) -> list[str]:
-        """Return the subjects of all problems. Reasons are left out, because their counts and times change with each
+        """Return the subjects of all problems, without reasons, because counts and times in them change with each
         run."""
         return sorted({f"{trouble.event}: {trouble.subject}" for trouble in self.wrong})
 

@@ -135,8 +135,7 @@ def documents(source: Source, *, max_nodes: int = MAX_NODES, max_documents: int 
 
 
 def _without_places(name: str, text: str, simple: Sequence[tuple[int, Any]]) -> Iterator[Document]:
-    """Yield the documents of a text that was already read. Their locations are found together, by reading the text
-    again."""
+    """Yield the documents of a text that was already read. A second reading of the text finds all their locations."""
 
     @cache
     def places() -> dict[int, Place]:
@@ -204,8 +203,8 @@ class _Text:
         return self._lines[number - 1] if 0 < number <= len(self._lines) else ""
 
     def document(self, first: int, behind: int) -> str:
-        """Return the lines of the document with the line `first`, up to the first line from `behind` on that begins
-        another one."""
+        """Return the lines of the document with the line `first`, up to the start of the next document from `behind`
+        on."""
         begin, end = first - 1, behind - 1
         while begin > 0 and not _DOCUMENT_LINE.match(self.line(begin + 1)):
             begin -= 1

@@ -34,8 +34,7 @@ _MOST_NODES = 900_000
 
 
 def read(text: str) -> list[tuple[int, dict[str, Any]]] | None:
-    """Return the numbered mappings of the documents of a text, or None without mappings or with other than simple
-    lines."""
+    """Return the numbered mappings of the documents of a text, or None for other texts and without mappings."""
     # A line, a dash, and each sign of a flow collection stand for three values at most.
     if 3 * sum(map(text.count, ("\n", "- ", ",", "{", "["))) > _MOST_NODES or not text.endswith("\n"):
         return None

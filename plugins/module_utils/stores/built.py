@@ -76,7 +76,7 @@ def _objects(contents: Iterable[tuple[Path, bytes]], own: bool) -> list[Object]:
 
 
 def _files(folder: str) -> list[Path]:
-    """Return the files below a folder, hidden ones left out."""
+    """Return the files below a directory, except hidden files."""
 
     def unreadable(error: OSError) -> None:
         raise StoreError(
@@ -93,20 +93,20 @@ def _files(folder: str) -> list[Path]:
 
 
 class Build:
-    """A build folder as one reads it to apply it. Raises StoreError when it is none."""
+    """Build directory of a run that applies it. Raise StoreError for other directories."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
         self.plan = _plan(folder)
 
     def objects(self, cluster: str, folder: str = "") -> list[Object]:
-        """Return the desired objects of a workload cluster from `files`."""
+        """Return the desired objects of an inference cluster from `files`."""
         return self.files(cluster, folder).objects()
 
     def files(self, cluster: str, folder: str = "") -> Files:
         """Return the files of the desired objects of an inference cluster, from `folder` or from the build directory.
 
-        The folder of a cluster without objects contains at most a Namespace of users. An unknown cluster name is an
+        The directory of a cluster without objects contains at most a Namespace of users. An unknown cluster name is an
         error, because an empty result would delete all objects of the cluster.
         """
         objects_folder = folder or self._own("clusters", cluster)
@@ -122,7 +122,7 @@ class Build:
         )
 
     def _own(self, *names: str) -> str:
-        """A folder of the build, if it is there. Raises StoreError where a link leads elsewhere."""
+        """Return the path of a directory in the build. Raise StoreError for a link."""
         folder_path = Path(self.folder)
         for name in names:
             folder_path /= name
@@ -135,11 +135,11 @@ class Build:
         return self._of("control")
 
     def statuses(self, *within: str) -> list[Object]:
-        """Resources with their status, or those in a folder of them; none when the fleet is not observed."""
+        """Return the resources with their status, or the resources in a subdirectory. Empty for an unobserved fleet."""
         return self._of("status", *within)
 
     def _of(self, *within: str, kind: str = "") -> list[Object]:
-        """The objects in a folder of the build, if it is there: all, or those of a kind, as their files are named."""
+        """Return the objects in a directory of the build, if it exists. `kind`: kind in the names of the files."""
         objects_folder = self._own(*within)
         if not os.path.isdir(objects_folder):
             return []
@@ -151,7 +151,7 @@ class Build:
         return self._of("status", kind="ModelReplica")
 
     def secret_copies(self) -> list[dict[str, Any]]:
-        """The values that are copied from the control cluster, as the plan names them."""
+        """Return the entries of the plan for values that are copied from the control cluster."""
         copy_entries = self.plan.get("secretCopies") or []
         return [entry for entry in copy_entries if isinstance(entry, dict)]
 
@@ -184,7 +184,7 @@ class Build:
         return [value for value in objects if not _has_any(fields(value, "metadata", "labels"), frozen)]
 
     def blocked_clusters(self) -> frozenset[str]:
-        """The workload clusters that no run waits for, as the plan names them."""
+        """Return the inference clusters that no run waits for, according to the plan."""
         blocked = self.plan.get("blockedClusters")
         return frozenset(name for name in (blocked if isinstance(blocked, list) else ()) if isinstance(name, str))
 
@@ -197,7 +197,7 @@ class Build:
         return replicas_of(self._of("control", kind="ModelReplica"))
 
     def clusters(self) -> frozenset[str]:
-        """The workload clusters of the build: with a folder, a serving stack, or a status."""
+        """Return the inference clusters of the build, with a directory, a serving stack, or a status."""
         clusters_folder = Path(self.folder, "clusters")
         cluster_names = (
             {path.name for path in clusters_folder.iterdir() if _has_objects(path)}

@@ -17,9 +17,9 @@ _MOST_BYTES = 4096
 
 
 def commit_of(paths: Sequence[str]) -> str:
-    """Return the commit that is checked out where all these paths are; empty without one, or with several.
+    """Return the commit that is checked out at all these paths, or "" without a common commit.
 
-    Files may have been edited since."""
+    Files might have uncommitted changes."""
     commits = {_commit(path) for path in paths}
     return commits.pop() if len(commits) == 1 else ""
 

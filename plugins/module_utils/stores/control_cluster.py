@@ -50,7 +50,7 @@ class ControlCluster:
         self._resources = [value for value in observed.control if _is_resource(value)]
 
     def sources(self) -> list[Source]:
-        """The resources that users made on the control cluster, as manifests."""
+        """Return the resources that users created on the control cluster, as manifests."""
         return [_source(value) for value in self._resources if not _is_managed(value)]
 
     def copies(self) -> list[str]:
@@ -58,7 +58,7 @@ class ControlCluster:
         return [str(_ref(value)) for value in self._resources if _is_published(value)]
 
     def applied(self, ref: Ref) -> Object | None:
-        """Return a resource as it is on the control cluster, copied or made there; None for one that is not."""
+        """Return a resource of the control cluster, copied or created there, or None if it does not exist."""
         return self._observed.control.find(ref.kind, ref.namespace, ref.name)
 
     def lacks(self, ref: Ref, built: Callable[[Ref], Object | None]) -> bool:
@@ -74,8 +74,9 @@ class ControlCluster:
         return published_copies(loaded, [_as_written(value, built(_ref(value))) for value in self._resources])
 
     def replicas(self, ref: Ref) -> int | None:
-        """Return how many replicas the copy of a ModelDeployment on the control cluster has: `kubectl scale` and
-        autoscalers set the number there, by its scale subresource."""
+        """Return the number of replicas in the copy of a ModelDeployment on the control cluster.
+
+        `kubectl scale` and autoscalers set this number with the scale subresource."""
         live_copy = self.applied(ref)
         number = fields(live_copy, "spec").get("replicas")
         return number if live_copy is not None and _is_published(live_copy) and isinstance(number, int) else None
@@ -89,14 +90,15 @@ class ControlCluster:
         ]
 
     def statuses(self) -> dict[Ref, Mapping[str, Any]]:
-        """The status of every resource, composed ones included."""
+        """Return the status of every resource, including composed resources."""
         return {_ref(value): value["status"] for value in self._resources if fields(value, "status")}
 
     def earlier(self, ref: Ref) -> Sequence[tuple[str, Object]]:
-        """Each object that earlier runs composed of a resource, with its workload cluster or "" (see `EarlierObjects`).
+        """Return the objects that earlier runs composed of a resource, each with its inference cluster or "".
 
-        What an API server shows is what is there, and a build folder has how it was written. For a cluster that was not
-        observed, or that did not answer, it is the build folder alone; nothing is applied there either.
+        See `EarlierObjects`. The API server returns live objects, and the build directory contains their desired form.
+        For a cluster that was not observed or did not respond, only the build directory is used. No objects are applied
+        there either.
         """
         built = list(self._built(ref))
         label = OWNER_LABELS.get(ref.kind)
@@ -126,7 +128,8 @@ class ControlCluster:
         ]
 
     def objects(self) -> dict[str, int]:
-        """Return how many objects of the fleet are on each workload cluster, "" for this one: copies and composed."""
+        """Return the number of fleet objects by inference cluster, "" for the control cluster: copies and composed
+        objects."""
         object_keys = {("", *identity(value)) for value in self._resources if _is_published(value)}
         object_keys |= {(cluster, *identity(value)) for values in self._composed.values() for cluster, value in values}
         return dict(Counter(cluster for cluster, *__ in object_keys))
@@ -137,8 +140,9 @@ class ControlCluster:
 
     @cached_property
     def _composed(self) -> Mapping[tuple[str, str, str], Sequence[tuple[str, Object]]]:
-        """The composed objects by the label of their owner's kind, its name and its namespace. There may be many owners
-        to ask for, so all objects are gone through once."""
+        """Return the composed objects by the label of their owner's kind, its name, and its namespace.
+
+        All objects are read once, because a fleet can have many owners."""
         objects_by_owner: dict[tuple[str, str, str], list[tuple[str, Object]]] = {}
         clusters = sorted(self._observed.clusters.items())
         for cluster, objects in [
@@ -277,8 +281,7 @@ def forgotten(
 
 
 def built_gateway(ref: Ref, earlier: Earlier) -> Object | None:
-    """A gateway in mode Model with the cluster that earlier runs composed its Gateway for, and no more of it.
-    None where there is no such cluster, or several."""
+    """Return a Model gateway with only the cluster of its composed Gateway, or None without a single such cluster."""
     if ref.kind != _GATEWAY:
         return None
     cluster_names = {cluster for cluster, value in earlier(ref) if cluster and identity(value)[1] == "Gateway"}

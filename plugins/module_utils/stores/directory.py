@@ -73,7 +73,7 @@ class StoreError(Exception):
 
 @dataclass(frozen=True)
 class Changes:
-    """Changes that writing a build made, or would do: paths relative to the folder, sorted."""
+    """Changes of a build, made or predicted: sorted paths relative to the directory."""
 
     added: tuple[str, ...]
     changed: tuple[str, ...]
@@ -83,7 +83,7 @@ class Changes:
         return bool(self.added or self.changed or self.removed)
 
     def and_of(self, others: Changes) -> Changes:
-        """Return these changes and those of other files."""
+        """Return these changes with the changes of other files."""
         return Changes(
             tuple(sorted((*self.added, *others.added))),
             tuple(sorted((*self.changed, *others.changed))),
@@ -92,7 +92,7 @@ class Changes:
 
 
 class DirectoryStore:
-    """A build folder. It need not exist; nothing is created before something is written."""
+    """Build directory. It does not need to exist, and is created with the first file."""
 
     def __init__(self, folder: str) -> None:
         if not folder.strip():
@@ -106,10 +106,11 @@ class DirectoryStore:
 
     @contextlib.contextmanager
     def lock(self, timeout: float, progress: Progress = unseen) -> Iterator[None]:
-        """Hold the folder for one run. Another run waits up to `timeout` seconds, then stops.
+        """Hold the lock of the directory for one run. Another run waits up to `timeout` seconds, and then stops.
 
-        The kernel gives the lock back when its holder ends, however it ends, so a killed run never blocks the next. Who
-        may only read the folder waits for a run that holds it, and keeps no other run out: such a run changes nothing.
+        The kernel releases the lock when its holder ends for any reason, so a killed run never blocks the next run. A
+        run with read-only access waits for a run that holds the lock, and does not lock out others, because it changes
+        nothing.
         """
         path = self.folder / LOCK_FILE
         descriptor = self._try_lock(path) or self._wait_for_lock(path, timeout, progress)
@@ -141,8 +142,9 @@ class DirectoryStore:
         return descriptor
 
     def _try_lock(self, path: Path) -> int | None:
-        """A descriptor that holds the lock, or None when another run does; _READ_ONLY where none does and none can be
-        made, as the folder may only be read."""
+        """Return a descriptor that holds the lock, or None if another run holds it.
+
+        Return _READ_ONLY if the lock file does not exist and cannot be created, because the directory is read-only."""
         self._may_only_read = ""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -173,7 +175,7 @@ class DirectoryStore:
         return None
 
     def _wait_for_writer(self, path: Path) -> int | None:
-        """_READ_ONLY unless a run holds the lock that may write the folder."""
+        """Return _READ_ONLY, or None if a run with write access holds the lock."""
         try:
             descriptor = _open(path, os.O_RDONLY)
         except FileNotFoundError:
@@ -189,10 +191,12 @@ class DirectoryStore:
         return _READ_ONLY
 
     def read(self, *, elsewhere: bool = False) -> dict[str, str]:
-        """All files of the build by relative path. Raises StoreError on a file that is not ours or cannot be read, and
-        on state that was cut off: it must not count as absent, or replicas would be placed again. Of any other file a
-        part may be left, as it is made again. `elsewhere`: the state is on a control cluster, and all but the volumes
-        of caches is made again."""
+        """Return all files of the build by relative path. Raise StoreError for foreign, unreadable, and truncated
+        files.
+
+        Truncated state is an error, because missing state would place replicas again. Other files can be truncated,
+        because they are composed again. `elsewhere`: the state is on a control cluster, and all files except the
+        volumes of caches are composed again."""
         reader = _Reader(elsewhere)
         for top in _FOLDERS:
             path = self.folder / top
@@ -224,9 +228,9 @@ class DirectoryStore:
         return bool(self._may_only_read)
 
     def write(self, files: Mapping[str, str], changes: Changes) -> None:
-        """Change the folder from where `changes` was computed to `files`; the lock is held by the caller."""
+        """Write the changes to the directory. The caller holds the lock. `files`: texts by name."""
         if self._may_only_read:
-            # Without the lock: another run may write at the same time.
+            # The run has no lock, so another run might write simultaneously.
             raise StoreError(self._may_only_read)
         self._clean()
         if changes:
@@ -258,7 +262,7 @@ class DirectoryStore:
         return files_to_write + sorted(changes.removed, key=lambda name: (-_rank(name), name))
 
     def _remove(self, path: Path) -> None:
-        """Remove a file, and the folders that it leaves empty."""
+        """Remove a file and its empty parent directories."""
         try:
             with self._folder(path.parent) as folder:
                 os.unlink(path.name, dir_fd=folder)
@@ -278,14 +282,14 @@ class DirectoryStore:
                 break
 
     def _replace(self, folder_path: Path, texts: Mapping[str, str], *, sync: bool) -> None:
-        """Write files of one folder."""
+        """Write files of one directory."""
         path = folder_path
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
             with self._folder(folder_path, create=True) as folder:
                 for name, text in texts.items():
                     path = folder_path / name
-                    # A name at which no other user has put a link.
+                    # A random name, so that no other user can have created a link there.
                     temporary = f".{secrets.token_hex(8)}{_TEMPORARY}"
                     with os.fdopen(os.open(temporary, flags, 0o666, dir_fd=folder), "wb") as stream:
                         stream.write(text.encode())
@@ -297,13 +301,13 @@ class DirectoryStore:
             raise StoreError(f"{path} cannot be written: {error.strerror}; {_FIX}") from error
 
     def _sync(self, folders: Iterable[Path]) -> None:
-        """Have the names in these folders on the disk, and that of the build folder."""
+        """Sync the file names in these directories and in the build directory to disk."""
         for folder in folders:
             try:
                 with self._folder(folder) as descriptor:
                     os.fsync(descriptor)
             except FileNotFoundError:
-                # It was empty, and went.
+                # The directory was empty and was removed.
                 continue
             except OSError as error:
                 # Some file systems of networks have nothing to sync of a folder.
@@ -318,8 +322,9 @@ class DirectoryStore:
 
     @contextlib.contextmanager
     def _folder(self, path: Path, *, create: bool = False) -> Iterator[int]:
-        """A descriptor of a folder of the build. No link is followed on the way below the build folder itself, whatever
-        a user puts there meanwhile. Raises StoreError for one, and OSError."""
+        """Yield a descriptor of a directory of the build. Raise StoreError for a link, and OSError.
+
+        No link below the build directory is followed, even if a user creates it concurrently."""
         descriptor = os.open(self.folder, _FOLDER)
         folder_path = self.folder
         try:
@@ -374,8 +379,7 @@ def _open(path: str | Path, flags: int) -> int:
 
 
 def _open_file(path: str | Path, name: str | Path, flags: int, folder: int | None = None) -> tuple[int, os.stat_result]:
-    """Open a file of the build and return its descriptor and status. Raise StoreError for a link and other types of
-    files.
+    """Open a file of the build. Return its descriptor and status. Raise StoreError for links and other types of files.
 
     `name`: path of the file, or its name in the open directory `folder`."""
     try:
@@ -435,10 +439,10 @@ def read_text(path: Path, *, cut: bool = False) -> str:
 
 
 class _Reader:
-    """Reader of directories with files of objects. `found`: texts by name. `half_written`: partial files of killed
-    runs.
+    """Reader of directories with files of objects. Only the first directory is opened by its path.
 
-    Only the first directory is opened by its path, because resolving a path takes longer than reading a file."""
+    Resolving a path takes longer than reading a file. `found`: texts by name. `half_written`: partial files of killed
+    runs."""
 
     def __init__(self, elsewhere: bool) -> None:
         self.found: dict[str, str] = {}
@@ -446,7 +450,7 @@ class _Reader:
         self._elsewhere = elsewhere
 
     def read(self, place: str, name: str, descriptor: int) -> None:
-        """Read the files in an open folder and below, hidden ones left out, and close its descriptor."""
+        """Read the files in an open directory and below, except hidden files, and close its descriptor."""
         folders: list[str] = []
         files: list[str] = []
         links: list[str] = []
@@ -473,7 +477,8 @@ class _Reader:
             os.close(descriptor)
 
     def _text(self, path: str, name: str, file: str, folder: int) -> str:
-        """The text of a file, given by its path, its name in the build, and that in an open folder."""
+        """Return the text of a file. `path`: its path. `name`: its name in the build. `file`: its name in the open
+        directory."""
         # The first test is cheap, and excludes most files by the kind in their name.
         is_ours = file.partition("-")[0] in _ANY_STATE and is_state(name)
         must_be_complete = is_ours and not (self._elsewhere and not name.startswith("clusters/"))
@@ -494,8 +499,9 @@ class _Reader:
 
 
 def _usual_text(file: str, folder: int) -> str | None:
-    """The text of a file as a run writes it, by its name in an open folder; None for any other. Nearly all
-    files are such, and this takes a third of the time."""
+    """Return the text of a file in an open directory in the format of runs, or None for other files.
+
+    Nearly all files have this format, and this function takes a third of the time."""
     try:
         descriptor = os.open(file, os.O_RDONLY | _OWN_FILE, dir_fd=folder)
     except OSError:
@@ -515,7 +521,8 @@ def _usual_text(file: str, folder: int) -> str | None:
 
 
 def _opened(path: Path, above: int | None = None) -> int:
-    """A descriptor of a folder, by its name in the one above if that is given. Raises StoreError."""
+    """Return a descriptor of a directory, by its path or by its name in the open directory `above`. Raise
+    StoreError."""
     try:
         if above is None:
             return os.open(path, _FOLDER | os.O_NOFOLLOW)
@@ -622,8 +629,9 @@ def is_whole_report(text: str) -> bool:
 
 
 def write_report(path: str, text: str) -> None:
-    """Write a page or a document to a file outside of the build folder, in place of an earlier one alone. Raises
-    StoreError."""
+    """Write a report or a document outside the build directory. Raise StoreError.
+
+    Only an earlier report or document is replaced."""
     is_ours = _is_document if path.endswith(".json") else _is_report
     try:
         with contextlib.suppress(FileNotFoundError):
@@ -646,7 +654,7 @@ def status_files(files: Mapping[str, str]) -> dict[str, str]:
 
 
 def cluster_files(files: Mapping[str, str]) -> dict[str, dict[str, str]]:
-    """The files of each workload cluster of a build that has any."""
+    """Return the files of each inference cluster of a build with files."""
     files_by_cluster: dict[str, dict[str, str]] = {}
     for name, text in files.items():
         if name.startswith("clusters/"):
@@ -660,7 +668,7 @@ def is_model_route(name: str) -> bool:
 
 
 def object_counts(files: Mapping[str, str]) -> dict[str, int]:
-    """Return how many objects a build has for each workload cluster, "" for the control cluster."""
+    """Return the number of objects in a build by inference cluster, "" for the control cluster."""
     owned = {name: text for name, text in files.items() if not is_unowned_namespace(name, text)}
     counts = {name: len(cluster_texts) for name, cluster_texts in cluster_files(owned).items()}
     control = sum(name.startswith("control/") for name in owned)
@@ -678,7 +686,7 @@ def file_text(name: str, text: str) -> str:
 
 
 def object_text(text: str) -> str:
-    """The YAML in a text of `file_text`; another text as it is."""
+    """Return the YAML in a text of `file_text`, or another text unchanged."""
     if text.startswith(STATE_HEADER) and text.endswith(f"\n{_END}"):
         return text[len(STATE_HEADER) : -len(_END)]
     return text.removeprefix(HEADER)

@@ -44,10 +44,10 @@ Inputs = Callable[[], Iterable[str]]
 
 
 class KnownFiles:
-    """The seals of a build folder. Whatever keeps them from being read or written, a run goes on without them."""
+    """Seals of a build directory. A run continues without them if they cannot be read or written."""
 
     def __init__(self, folder: str | Path, *, write: bool) -> None:
-        """Read the seals of a build folder. Without `write`, nothing is written to the cache."""
+        """Read the seals of a build directory. Without `write`, nothing is written to the cache."""
         self._name = f"{hashlib.sha256(os.fsencode(os.path.realpath(folder))).hexdigest()[:40]}.json"
         self._place = user_cache.folder(_FOLDER, make=write) if _code() else None
         self._key = _key(self._place, make=write) if self._place else b""

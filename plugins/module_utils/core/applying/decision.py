@@ -1,11 +1,11 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""A decision of a fleet, as one run publishes it for others that apply it: the desired state of each workload cluster.
+"""Decision of a fleet that one run publishes and other runs apply: the desired state of each inference cluster.
 
-It has a head, an index and parts. The head names the newest decision by its generation. The index has the digest of
-what each cluster should have, and how many parts that is kept in. The parts of a cluster are compressed JSON. Digests
-lead from the head to every part, so that a decision is read as a whole or refused: never half of one and half of the
-next.
+It has a head, an index, and parts. The head contains the generation of the newest decision. The index contains the
+digest of the desired state and the number of parts of each cluster. The parts of a cluster are compressed JSON. A chain
+of digests from the head to every part ensures that a decision is read as a whole or rejected. Readers never mix two
+decisions.
 """
 
 from __future__ import annotations
@@ -93,24 +93,24 @@ Index = Mapping[str, Entry]
 
 @dataclass(frozen=True)
 class DesiredState:
-    """Desired state of one workload cluster.
-
-    `secret_copies` are entries of a plan: Secrets, named and not contained. `held`: labels (name and value) of objects
-    that stay as they are. `is_blocked`: what is new serves only once preempted replicas have left, which they do when
-    others serve elsewhere, so that nothing is waited for. `replicas`: the ModelReplicas of the objects. `history`:
-    digests of planned ModelReplicas, newest last, None if the build has no digests (`core/planning/recovery.py`).
-    """
+    """Desired state of one inference cluster."""
 
     objects: Sequence[Object] = ()
     secret_copies: Sequence[Mapping[str, Any]] = ()
+    """Entries of a plan with names of Secrets, without their content."""
     held: Labels = field(default_factory=frozenset)
+    """Labels (name and value) of frozen objects."""
     is_blocked: bool = False
+    """New replicas serve only after preempted replicas have left, and these leave when replacements serve on other
+    clusters. Runs therefore do not wait for the new replicas."""
     replicas: Sequence[Object] = ()
+    """ModelReplicas of the objects."""
     history: Sequence[str] | None = None
+    """Digests of planned ModelReplicas, newest last. None if the build has no digests (`core/planning/recovery.py`)."""
 
 
 class Packed(NamedTuple):
-    """Desired state of a cluster as it is published: its entry in the index, and its parts."""
+    """Desired state of a cluster in its published form: its entry in the index, and its parts."""
 
     entry: Entry
     parts: tuple[bytes, ...]
@@ -130,11 +130,11 @@ def packed(desired: DesiredState) -> Packed:
 
 
 def unpacked(entry: Entry, parts: Iterable[bytes], kinds: Iterable[tuple[str, str]]) -> DesiredState:
-    """Return the desired state that the parts of a cluster contain. Raises DecisionError.
+    """Return the desired state in the parts of a cluster. Raise DecisionError.
 
-    `kinds` (group and kind) are those that are composed for workload clusters: an object of another kind, or in a
-    namespace that is not of the fleet, was not decided by a fleet, nor was another one without a namespace than those
-    that gateways have.
+    `kinds`: group and kind of the objects that fleets compose for inference clusters. Objects of other kinds, in
+    namespaces outside the fleet, or without a namespace are rejected, except the objects of gateways without a
+    namespace.
     """
     value = _unpacked(entry, parts)
     objects, secret_copies, held_labels = (_list(value, name) for name in ("objects", "secretCopies", "held"))
@@ -213,7 +213,7 @@ def _unpacked(entry: Entry, parts: Iterable[bytes]) -> dict[str, Any]:
 
 
 def _labels(value: Any) -> tuple[tuple[str, str], ...]:
-    """Return labels as they are in a state. Raises DecisionError."""
+    """Return the labels of a state. Raise DecisionError."""
     if not isinstance(value, list):
         raise DecisionError("it has labels that cannot be read")
     labels = []

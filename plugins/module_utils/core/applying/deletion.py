@@ -25,7 +25,7 @@ def is_stuck(live: Object | None, now: datetime) -> bool:
 
 
 def deletion(live: Object, now: datetime) -> str:
-    """Return the age of a deletion, with the finalizers and the conditions that explain it, as text."""
+    """Return the age of a deletion, with the finalizers and the conditions that explain the delay, as text."""
     since = text(live, "metadata", "deletionTimestamp")
     age = _age(since, now)
     metadata, spec = fields(live, "metadata"), fields(live, "spec")

@@ -2,8 +2,8 @@
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """Readiness of an object: ready, progressing, or failed, with the reason.
 
-The rules are those of `kubectl rollout status`, and of the API reference for other kinds, among them those of
-cert-manager (Certificate), trust-manager (Bundle) and the AI gateway (AIGatewayRoute). Kinds without a status
+The rules are those of `kubectl rollout status`. For other kinds, they are those of the API reference, including
+cert-manager (Certificate), trust-manager (Bundle), and the AI gateway (AIGatewayRoute). Kinds without a status
 (ConfigMap, Role, ResourceClaimTemplate) are ready as soon as they exist.
 """
 
@@ -33,7 +33,7 @@ class Readiness:
 
     @property
     def settled(self) -> bool:
-        """True when the state is final."""
+        """Return True if the state is final."""
         return self.state != "progressing"
 
 
@@ -51,9 +51,9 @@ def readiness(live: Object | None) -> Readiness:
 
 
 def usual(values: Iterable[Object]) -> str:
-    """Return how long objects usually take together until they are ready; empty where that is not known.
+    """Return the usual time until all objects are ready, as text, or "" if unknown.
 
-    docs/monitoring.md has the sources of these figures.
+    The sources of these figures are in docs/monitoring.md.
     """
     durations = {_usual(value) for value in values}
     return next((duration for duration in _USUAL if duration in durations), "")
@@ -245,8 +245,8 @@ def _ai_route(live: Object) -> Readiness:
 def _parents(live: Object, *, reported: bool) -> Readiness:
     """Return the readiness of an object with an entry of `status.parents` for each gateway.
 
-    `reported`: each referenced parent has to have reported. Otherwise a missing entry counts as accepted, as not every
-    gateway reports on an InferencePool."""
+    `reported`: each referenced parent must have reported. Otherwise, a missing entry counts as accepted, because not
+    every gateway reports on an InferencePool."""
     generation = number(live, "metadata", "generation")
     parents = [entries(parent, "conditions") for parent in entries(live, "status", "parents")]
     for kind in ("Accepted", "ResolvedRefs"):

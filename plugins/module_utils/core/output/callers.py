@@ -16,7 +16,7 @@ _WIDTH = 72
 
 
 def table(callers: Iterable[Mapping[str, Any]], now: str) -> list[str]:
-    """Return the lines of a table of callers, as `core.caller_keys.listed` returns them; none without callers."""
+    """Return the lines of a table of callers from `core.caller_keys.listed`, or no lines without callers."""
     return lines(_TITLES, [(_cells(caller, now), [_labels(caller["labels"])]) for caller in callers], _WIDTH, "LABELS")
 
 

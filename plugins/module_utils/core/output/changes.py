@@ -45,7 +45,7 @@ class ObjectChanges(api.Model):
 
 
 class Changes(Protocol):
-    """Files of the build folder that a run adds, changes and removes."""
+    """Files of the build directory that a run adds, changes, and removes."""
 
     @property
     def added(self) -> Sequence[str]: ...

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The resources and problems of manifests, as a document and as text."""
+"""Resources and problems of manifests, as a document and as text."""
 
 from __future__ import annotations
 

@@ -110,11 +110,11 @@ def outcome(
 ) -> Outcome:
     """Return the outcome of a run.
 
-    `fleet_status` is the status of the fleet after it, `objects` are those that it changed in each place, `failed` the
-    clusters that failed, `resized` those of which a node pool changed its size, `decision` the generation of what
-    others have to apply. `is_preview`: nothing was changed, and the outcome is a prediction. `outages`: outages that
-    the run causes. `rollouts`: stopped rollouts. `defects`: deployments that the planner failed on.
-    `survey`: the tested losses. `answer`: the response to a what-if query, with the pending replicas of that query.
+    `fleet_status`: status of the fleet after the run. `objects`: changed objects by cluster. `failed`: failed clusters.
+    `resized`: clusters with a resized node pool. `decision`: generation of the decision that other runs must apply.
+    `is_preview`: nothing was changed, and the outcome is a prediction. `outages`: outages that the run causes.
+    `rollouts`: stopped rollouts. `defects`: deployments that the planner failed on. `survey`: the tested losses.
+    `answer`: the response to a what-if query, with the pending replicas of that query.
     """
     names = {cluster.name for cluster in fleet_status.clusters}
     touched = ({change.cluster for change in objects} | set(resized)) & names

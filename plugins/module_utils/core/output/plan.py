@@ -243,8 +243,8 @@ class PlanDocument(api.Model):
 def table(plan: Plan, width: int = 72, earlier: Sequence[Plan] = ()) -> list[str]:
     """Return the table of replicas: a row per replica, and below each deployment with missing replicas the reasons.
 
-    `earlier`: plans of earlier rounds of the run, whose changes are changes of the run. No line is longer than `width`,
-    which is at least 60."""
+    `earlier`: plans of earlier passes of the run. Their changes are changes of the run. `width`: maximum length of a
+    line, at least 60."""
     return lines(_TITLES, _rows(plan, earlier), width) or ["No replicas are desired or running."]
 
 
@@ -397,10 +397,10 @@ def requested(member: PlacedMember) -> Counter[str]:
 
 
 def document(plan: Plan) -> PlanDocument:
-    """Return the plan for programs, the content of plan.json.
+    """Return the plan as a document, the content of plan.json.
 
-    It contains the desired state of the fleet, not the changes of a run: the document of an unchanged fleet is the same
-    in every run.
+    It contains the desired state of the fleet, not the changes of a run. The document of an unchanged fleet is
+    therefore equal in every run.
     """
     placements = [
         api.construct(

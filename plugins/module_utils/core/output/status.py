@@ -262,9 +262,9 @@ def status(
 ) -> FleetStatus:
     """Return the status of the fleet of a plan.
 
-    `statuses` are those of all its resources (`core/planning/statuses.py`), empty for a fleet that is not observed.
-    `changes`: changed files in the build directory. `objects`: changed objects according to a comparison with clusters,
-    if any. `now`: time of the observation (RFC 3339).
+    `statuses`: statuses of all resources (`core/planning/statuses.py`), empty for an unobserved fleet. `changes`:
+    changed files in the build directory. `objects`: changed objects according to a comparison with clusters, if any.
+    `now`: time of the observation (RFC 3339).
     """
     status_objects = list(statuses)
     ready = {Ref(*identity(value)[1:]): _ready(value) for value in status_objects}

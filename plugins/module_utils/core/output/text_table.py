@@ -18,9 +18,9 @@ Row = tuple[Sequence[str], list[str]]
 
 
 def lines(titles: Sequence[str], rows: Sequence[Row], width: int, why: str = "") -> list[str]:
-    """Return the titles, and each row followed by its indented reasons; empty without rows.
+    """Return the titles, and each row followed by its indented reasons. Return no lines without rows.
 
-    `why` is the title of a last column for reasons: the first reason of a row is there if it fits into the line."""
+    `why`: title of a last column for reasons. It contains the first reason of a row that fits into the line."""
     width = max(width, 60)
     widths = _widths(titles, [cells for cells, __ in rows], width)
     gap = 2 if sum(widths) + 2 * (len(widths) - 1) <= width else 1

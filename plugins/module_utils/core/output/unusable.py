@@ -22,18 +22,16 @@ _COPY = (
 
 @dataclass(frozen=True)
 class UnusableEndpoints:
-    """Endpoints that receive no requests for the same reason.
-
-    services: endpoint names by namespace and name of the service.
-    of_models: only Model gateways send no requests; path-based gateways do.
-    is_step: not a problem. The hint is a setup step of a GitOps cluster.
-    """
+    """Endpoints that receive no requests for the same reason."""
 
     reason: str
     hint: str
     of_models: bool
+    """Only Model gateways send no requests. Path-based gateways send requests."""
     is_step: bool = False
+    """Not a problem. The hint is a setup step of a GitOps cluster."""
     services: dict[tuple[str, str], list[str]] = field(default_factory=dict)
+    """Endpoint names by namespace and name of the service."""
 
 
 def unusable_endpoints(plan: Plan, services: Iterable[ServedService]) -> list[UnusableEndpoints]:
@@ -82,7 +80,7 @@ def provider_warnings(plan: Plan) -> list[str]:
 
 
 def sent_outside(plan: Plan, served: ServedService) -> str:
-    """Return that a service sends all requests outside the fleet, with the reason; "" if it does not."""
+    """Return a message about a service that sends all requests outside the fleet, with the reason, or "" otherwise."""
     service = served.service
     if service is None or not served.is_reached:
         return ""

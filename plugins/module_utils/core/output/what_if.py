@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The answer to a question about a fleet, as tables for terminals and as a document for programs."""
+"""Result of a query about a fleet, as tables for terminals and as a document for programs."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ class WhatIfDocument(api.Model):
 
 @dataclass(frozen=True)
 class Costs:
-    """Cost of a fleet as it is planned, and as it is then."""
+    """Cost of a fleet in the plan and in the result of the query."""
 
     before: FleetCost | None
     after: FleetCost | None

@@ -22,12 +22,12 @@ USE_KNOWN = "UsageKnown"
 
 @dataclass(frozen=True)
 class GatewayBudgets:
-    """Knowledge about the budgets of a policy at a gateway that routes requests to one of its services, by their
-    names. `unread` says why nothing is (empty: it was read)."""
+    """Observed budgets of a policy, by name, at a gateway that routes requests to one of its services."""
 
     gateway: str
     budgets: Mapping[str, ObservedBudget] = field(default_factory=dict)
     unread: str = ""
+    """Reason for unread budgets, empty if they were read."""
 
 
 def caller_policy(

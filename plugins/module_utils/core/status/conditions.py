@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Conditions of a resource, merged with the previous ones (Kubernetes API conventions)."""
+"""Conditions of a resource, merged with its previous conditions (Kubernetes API conventions)."""
 
 from __future__ import annotations
 
@@ -85,9 +85,10 @@ def merge(
 ) -> list[dict[str, Any]]:
     """Merge new conditions with the previous ones (wire format), sorted by type.
 
-    lastTransitionTime changes to `now` (RFC 3339) only when the status of a type changed; unchanged and held conditions
-    are the previous ones. Conditions of types that are not OWNED are kept. `generation` is the metadata.generation that
-    `new` was computed from, None for resources without one. Without `now` a condition whose status changed has no time.
+    lastTransitionTime changes to `now` (RFC 3339) only when the status of a type changes. Unchanged and held conditions
+    equal the previous conditions. Conditions of types outside OWNED are kept. `generation`: the metadata.generation
+    that `new` was computed from, None for resources without one. Without `now`, a condition with a changed status has
+    no time.
     """
     previous_conditions: dict[str, Mapping[str, Any]] = {}
     for entry in entries(previous):
@@ -156,9 +157,9 @@ def unknown(kind: str, message: str) -> Condition:
 
 
 def ready(value: bool | None, previous: Mapping[str, Any] | None, message: str = "") -> Condition:
-    """Return the Ready condition. None: the readiness is not known.
+    """Return the Ready condition. None: the readiness is unknown.
 
-    The reason for False is Creating until the resource was ready once, Unavailable from then on.
+    The reason for False is Creating until the resource was ready once, and Unavailable afterwards.
     """
     if value is None:
         return unknown(READY, message)
@@ -175,7 +176,7 @@ def known(previous: Mapping[str, Any] | None, kind: str) -> bool | None:
 
 
 def earlier(status: resource.Status | None, previous: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """Return the previous status: the given one, else that of the resource."""
+    """Return the previous status: `previous`, or the status of the resource."""
     if previous is not None:
         return fields(previous)
     return api.wire(status) if status else {}

@@ -21,10 +21,12 @@ _TOKEN_MISSING = "AuthSecretMissing"
 
 
 class CachePhase(NamedTuple):
-    """Progress on a cluster; the phase is "" when it is not known. `artifact` is the known content of the volume."""
+    """Progress of a cache on a cluster."""
 
     phase: PhaseName
+    """Phase, "" if unknown."""
     artifact: str = ""
+    """Known content of the volume."""
     message: str = ""
 
 
@@ -36,11 +38,11 @@ def cache_phase(
     observed: ObservedCluster | None,
     previous_status: Mapping[str, Any] | None = None,
 ) -> CachePhase:
-    """Return the phase of a ModelCache on a cluster; `previous_status` is the previous status of the cache.
+    """Return the phase of a ModelCache on a cluster. `previous_status`: previous status of the cache.
 
-    Failed, Ready, Hydrating and Pending are tried in this order. Ready outlives the Job, as long as the volume is bound
-    and is known to hold the desired artifact. A Job for another artifact is ignored. The phase on an unreachable
-    cluster does not change.
+    The phases Failed, Ready, Hydrating, and Pending are tried in this order. Ready outlives the Job, if the volume is
+    bound and is known to contain the desired artifact. A Job for another artifact is ignored. The phase on an
+    unreachable cluster does not change.
     """
     desired = artifact(cache)
     previous_phase = _before(previous_status, cluster)

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Status of a ModelDeployment: numbers of scheduled and of serving replicas, and the reasons for missing ones."""
+"""Status of a ModelDeployment: numbers of scheduled and serving replicas, and the reasons for missing replicas."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ def _leaving_message(number: int) -> str:
 
 
 def _reasons(pending: Pending | None) -> str:
-    """Return the first reasons of the scheduler, and the number of further ones."""
+    """Return the first reasons of the scheduler, and the number of omitted reasons."""
     refusals = pending.refusals if pending else ()
     refusal_texts = [cut(str(refusal)) for refusal in refusals[:_REASONS_SHOWN]]
     omitted_count = len(refusals) - len(refusal_texts)

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Routes of OpenShift that expose the gateway of a workload cluster."""
+"""OpenShift Routes that expose the gateway of an inference cluster."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def admitted_host(route: Object | None) -> str:
 
 
 def route_url(route: Object | None) -> str:
-    """Return the URL of an admitted Route; "" where that is plain HTTP on port 80."""
+    """Return the URL of an admitted Route, or "" for plain HTTP on port 80."""
     host = admitted_host(route)
     return f"https://{host}" if host and fields(route, "spec", "tls") else ""
 

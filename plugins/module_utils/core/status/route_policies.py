@@ -47,8 +47,8 @@ def trim_policy(guard: Object) -> dict[str, Any]:
 
 
 def guards(guard: Object | None, route: Object) -> bool:
-    """Return True for a policy that is attached to a route or to a Gateway of it (GEP-713), or may be by its selectors
-    of labels."""
+    """Return True for a policy that is attached to a route or its Gateway (GEP-713), or might be by its label
+    selectors."""
     return any(_attaches(target, guard, route) for target in _targets(guard)) or any(
         _selects(target, guard, route) for target in entries(guard, "spec", "targetSelectors")
     )
@@ -82,7 +82,7 @@ def guard_targets(route: Object) -> Iterator[tuple[str, ...]]:
 
 
 def contested(observed: Objects) -> Contested:
-    """Return the policies of others, and those of the fleet that its gateway refuses as they are now."""
+    """Return the policies of other owners, and the policies of the fleet that the gateway currently rejects."""
     policies_by_namespace: dict[str, list[Object]] = {}
     for kind in KINDS:
         for guard in observed.of_kind(kind):

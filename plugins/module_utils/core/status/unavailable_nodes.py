@@ -77,12 +77,10 @@ def stranded_replicas(
     devices: Mapping[DeviceKey, PodKey],
     taints: Mapping[DeviceKey, str],
 ) -> dict[ReplicaKey, str]:
-    """Return the replicas with a pod that could not start again on its node, and why: the node takes no new pods, or
-    the pod has a device with a taint.
+    """Return the replicas with a pod that could not start again on its node, with the reason.
 
-    pods: pods of replicas.
-    devices: devices that are allocated to the pods.
-    taints: taints of devices that exclude claims.
+    The node accepts no new pods, or the pod has a device with a taint. `pods`: pods of replicas. `devices`: devices
+    that are allocated to the pods. `taints`: taints of devices that exclude claims.
     """
     closed = {node.name: f"node {node} takes no new pods" for node in nodes if node.closed}
     tainted = {
@@ -229,7 +227,7 @@ def _closed(promise: Promise, node: Object) -> str:
 def _short(
     promised: list[Device], published: Sequence[PublishedDevice], usable: Sequence[PublishedDevice]
 ) -> dict[str, int]:
-    """Return how many devices of each promised kind are not usable.
+    """Return the number of unusable devices of each promised kind.
 
     A device with other attributes than the InferenceClass also counts, because pods claim devices by selectors."""
     remaining = list(usable)
