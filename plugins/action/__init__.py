@@ -1,11 +1,12 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Import all modules and filters, in the process that parses playbooks: Ansible searches the action of a task there.
+"""Import of all modules and filters in the process that parses playbooks, because Ansible searches actions of tasks
+there.
 
-An action of the name of each module would be imported there too, but one by routing only in the process that is forked
-for each task, which would import its module, for every task. All modules take little more than one, as most of what
-they import is the same. A run that only parses, as for --syntax-check, needs none. So it is with filters: for the first
-one that a task uses, Ansible loads all filters of its collection.
+An action with the name of each module would also be imported there. An action by routing is only imported in the forked
+process of each task, which would import its module for every task. The import of all modules takes little longer than
+the import of one module, because they share most imports. A run that only parses, such as --syntax-check, needs no
+module. For the first filter that a task uses, Ansible loads all filters of its collection.
 """
 
 from __future__ import annotations

@@ -174,7 +174,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
         return super().verify_file(path) and path.endswith(ENDINGS)
 
     def parse(self, inventory: Any, loader: Any, path: str, cache: bool = True) -> None:
-        """Read the file and fill the inventory. All that can fail comes before the first host."""
+        """Read the file and fill the inventory. All possible errors occur before the first host is added."""
         super().parse(inventory, loader, path, cache)
         if PYDANTIC_IMPORT_ERROR:
             raise AnsibleParserError(missing_required_lib("pydantic"))
@@ -218,11 +218,11 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
         return self.templar.template(self.get_option(name))
 
     def _cached(self, path: str, config: Mapping[str, Any], cache: bool) -> list[dict[str, Any]]:
-        """The clusters, from the cache if there is one and it was made of the same options."""
+        """Return the clusters, from the cache if it exists and has the same options."""
         if not self.get_option("cache"):
             return self._read(config)
         key = self.get_cache_key(path)
-        # No secret is among them: checked_control refuses those.
+        # The options contain no secret, because checked_control rejects secrets.
         of = hashlib.sha256(
             json.dumps([_CACHE_FORM, config["resources"], config["control"], self.get_option("strict")]).encode()
         ).hexdigest()
@@ -371,7 +371,7 @@ def _described(cluster: Cluster) -> dict[str, Any]:
 
 
 def _credentials(cluster: Cluster) -> str:
-    """The name of the credentials that it is made with; empty where it names none."""
+    """Return the name of the credentials that create the cluster, or "" without one."""
     block: Any = cluster.spec
     if isinstance(cluster, api.InferenceCluster):
         block = getattr(cluster.spec.cluster, cluster.spec.cluster.source.lower(), None)
@@ -386,7 +386,7 @@ def _source(cluster: Cluster) -> str:
 
 
 def _labels(cluster: Cluster) -> dict[str, str]:
-    """The labels that users gave the cluster, sorted; not those of copies on the control cluster."""
+    """Return the labels that users set on the cluster, sorted, without the labels of copies on the control cluster."""
     internal_labels = (MANAGED_BY_LABEL, PUBLISHED_LABEL)
     return {key: value for key, value in sorted(cluster.labels.items()) if key not in internal_labels}
 

@@ -175,7 +175,7 @@ def work(module: AnsibleModule) -> None:
 
 
 def _chosen(params: Mapping[str, Any]) -> dict[str, Connection]:
-    """Return the connections of the chosen clusters, that of the control cluster as `control`."""
+    """Return the connections of the chosen clusters. The control cluster has the name `control`."""
     connections = cluster_options.connections(params)
     control = cluster_options.control_connection(params)
     if control is not None and cluster_options.CONTROL in connections:

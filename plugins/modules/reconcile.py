@@ -445,7 +445,7 @@ def _settings(module: AnsibleModule) -> reconcile.Settings:
 
 
 def _silent(module: AnsibleModule, done: reconcile.Run) -> list[str]:
-    """Return the clusters that did not answer, where nothing else in the result is shown that says so."""
+    """Return the clusters that did not respond, if no other part of the visible result contains them."""
     params = module.params
     if params["on_error"] == "fail" or params["view"] == "status" or "unreachable" in params["strict"]:
         return []
@@ -515,7 +515,7 @@ def _result(module: AnsibleModule, settings: reconcile.Settings, done: reconcile
 
 
 def _clusters(done: reconcile.Run) -> dict[str, dict[str, Any]]:
-    """Return each workload cluster, with the last of its steps that failed."""
+    """Return each inference cluster, with its last failed step."""
     clusters = observed_fleet.clusters(done.observed[-1]) if done.observed else {}
     for name, last_outcome in done.clusters.items():
         applied = apply_results.cluster_result(last_outcome)

@@ -194,7 +194,7 @@ def work(module: AnsibleModule) -> None:
 
 
 def _clusters(resources: list[Object]) -> dict[str, dict[str, Any]]:
-    """Return the settings by cluster. Later resources override earlier ones of the same name."""
+    """Return the settings by cluster. Later resources override earlier resources of the same name."""
     by_kind: dict[str, dict[str, Object]] = {}
     for value in resources:
         name = "/".join(filter(None, (text(value, "metadata", "namespace"), text(value, "metadata", "name"))))

@@ -207,7 +207,7 @@ def work(module: AnsibleModule) -> None:
 
 
 def _of_releases(client: Client, names: Sequence[str]) -> list[Object]:
-    """Return the objects of releases that become ready."""
+    """Return the objects of releases that can become ready."""
     helm_releases = releases(client, time.time(), WORKLOADS) if names else []
     return [
         value

@@ -181,7 +181,7 @@ def settings(params: Mapping[str, Any], check_mode: bool, progress: Progress = u
 
 
 def _lease(lease: Mapping[str, Any] | None, decision: int | None) -> tuple[str, float] | None:
-    """Return the holder of locks and their duration in seconds; None where nothing is locked."""
+    """Return the holder of locks and their duration in seconds, or None without locks."""
     if lease is None and decision is None:
         return None
     lease_options = lease or {}
@@ -189,7 +189,7 @@ def _lease(lease: Mapping[str, Any] | None, decision: int | None) -> tuple[str, 
 
 
 def _summary_of(outcomes: Outcomes, is_preview: bool) -> str:
-    """Return one line about all workload clusters, and the objects of all clusters."""
+    """Return one line about all inference clusters, and the objects of all clusters."""
     objects = [
         object_changes("" if name == cluster_options.CONTROL else name, [outcome])
         for name, outcome in _named(outcomes)

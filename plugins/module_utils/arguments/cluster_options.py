@@ -72,7 +72,7 @@ def control_connection(params: Mapping[str, Any]) -> Connection | None:
 
 
 def connection(name: str, given: Mapping[str, Any], **more: Any) -> Connection:
-    """Return a connection of suboptions; those that are left out or None have their defaults. Raises ArgumentsError."""
+    """Return the connection of suboptions. Missing and None suboptions have their defaults. Raise ArgumentsError."""
     texts = (
         *("kubeconfig", "kubeconfig_text", "context", "server", "token", "ca_file", "ca_text"),
         *("proxy", "tls_server_name", "impersonate"),
@@ -94,8 +94,7 @@ def connection(name: str, given: Mapping[str, Any], **more: Any) -> Connection:
 
 
 def cloud_connections(params: Mapping[str, Any], provided: Collection[str]) -> dict[str, CloudConnection]:
-    """Return the logins of the argument `clusters` at clusters by their names in a cloud, by cluster, without those of
-    clusters that others created."""
+    """Return the cloud connections in the argument `clusters`, by cluster, without clusters that others created."""
     logins_by_cluster: dict[str, CloudConnection] = {}
     for entry in params.get("clusters") or ():
         for cloud in LOGINS:

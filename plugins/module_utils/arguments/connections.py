@@ -89,8 +89,10 @@ class ConnectionsError(Exception):
 
 
 def clusters(hosts: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the argument `clusters` for hosts (inventory name -> variables), in their order, without those of files
-    only. Raises ConnectionsError with all problems of all hosts."""
+    """Return the argument `clusters` for hosts (inventory name -> variables), in their order, without file-based
+    clusters.
+
+    Raise ConnectionsError with all problems of all hosts."""
     connections_by_name: dict[str, dict[str, Any]] = {}
     hosts_by_cluster: dict[str, str] = {}
     problems: list[str] = []
@@ -191,9 +193,9 @@ def control_connection(host: str, variables: Mapping[str, Any]) -> dict[str, Any
 
 
 def checked_control(where: str, value: Any, folder: str) -> dict[str, Any]:
-    """Validate a connection to the control cluster that is written at `where`; relative paths start from `folder`.
+    """Validate a connection to the control cluster. `where`: its location. `folder`: directory for relative paths.
 
-    Raises ConnectionsError, also for a secret in it: the connection becomes a variable, and variables are shown."""
+    Raise ConnectionsError, also for a secret in the connection, because the connection becomes a visible variable."""
     problems: list[str] = []
     connection = _written(where, value, problems)
     problems = problems or _control_problems(where, connection)
@@ -214,10 +216,11 @@ def checked_control(where: str, value: Any, folder: str) -> dict[str, Any]:
 
 
 def of_manifest(cluster: api.InferenceCluster | api.CloudCluster) -> dict[str, Any]:
-    """Return the connection to a cluster according to its manifest, empty when the manifest has none.
+    """Return the connection to a cluster according to its manifest, or {} without one.
 
-    That of an Existing cluster is its kubeconfig, a Secret on the control cluster. That of a cluster which the fleet
-    provisions is its name in the cloud, derived from the manifest's name. Manifests of other sources have none.
+    The connection to an Existing cluster is its kubeconfig, a Secret on the control cluster. The connection to a
+    cluster that the fleet provisions is its name in the cloud, derived from the manifest's name. Manifests of other
+    sources have no connection.
     """
     if isinstance(cluster, api.CloudCluster):
         cluster_cloud = registry.BY_KIND[cluster.kind]
@@ -343,7 +346,7 @@ def _not_text(value: Any) -> str:
 
 
 def _methods(connection: Iterable[str]) -> list[str]:
-    """Return the given methods of connecting. A server beside a name in a cloud only saves a request to the cloud."""
+    """Return the connection methods. A server with a name in a cloud is not a method, but saves a cloud request."""
     methods = [method for method in METHODS if method in connection]
     return [method for method in methods if method != "server" or not registry.BY_NAME.keys() & set(methods)]
 

@@ -607,10 +607,10 @@ def problems(
     of_roles: Mapping[str, Collection[str]] = _NONE,
     groups: Mapping[str, Collection[str]] = _NONE,
 ) -> list[str]:
-    """Return a line for each problem of the variables of the host of the fleet and of those of clusters (by host).
+    """Return a line for each problem of the variables of the fleet host and of clusters (by host).
 
-    `build`: manifests and a build folder are required. `of_roles`: known variables of roles by their prefix. `groups`:
-    groups of the inventory with their hosts. Messages do not contain values of connections."""
+    `build`: manifests and a build directory are required. `of_roles`: known variables of roles by their prefix.
+    `groups`: groups of the inventory with their hosts. Messages do not contain values of connections."""
     known_names = {PREFIX: KNOWN, **{prefix: {*names, *OF_PLAYBOOKS} for prefix, names in of_roles.items()}}
     problem_lines = misnamed(groups) + _unknown({host: fleet, **clusters}, known_names)
     fleet = _without_blanks(fleet)
@@ -641,8 +641,9 @@ def _without_blanks(variables: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def misnamed(groups: Mapping[str, Collection[str]]) -> list[str]:
-    """Return a line for each missing group while there is one with a similar name, and one for an inventory without a
-    host of the fleet. An empty inventory is accepted: a fleet may be files only."""
+    """Return a line for each missing group with a similar existing group, and for an inventory without a fleet host.
+
+    An empty inventory is accepted, because a fleet can consist of files only."""
     if not set(groups.get("all") or ()) - {"localhost"}:
         return []
     other_groups = [name for name in sorted(groups) if groups[name] and name not in ("all", "ungrouped")]
@@ -742,7 +743,7 @@ def network_problems(sources: Mapping[str, Any] | None, name: str) -> list[str]:
 
 
 def _read(given: Mapping[str, Any], spec: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Return the values as an argument spec reads them, without those with errors, and a line for each error."""
+    """Return the values in the types of an argument spec, without invalid values, and a line for each error."""
     validation = ArgumentSpecValidator({name: spec[name] for name in given}).validate(given)
     wrong = [
         f"unknown key {error}" if isinstance(error, UnsupportedError) else str(error) for error in validation.errors

@@ -78,7 +78,7 @@ _MOST_WARNINGS = 20
 
 
 def prepare(module: AnsibleModule) -> None:
-    """Fail when a required package is not installed; change to the folder that relative paths start from."""
+    """Fail if a required package is not installed. Change to the directory for relative paths."""
     need(module, "pydantic", "PyYAML")
     if module.params["chdir"]:
         try:
@@ -97,7 +97,7 @@ def check_values(module: AnsibleModule) -> None:
 
 
 def settings(module: AnsibleModule, given: Mapping[str, Any] | None = None) -> Settings:
-    """Return the module's arguments, or those that are given in their place, as a build takes them."""
+    """Return the module's arguments, or the given values, as settings of a build."""
     params = module.params if given is None else given
     return Settings(
         resources=tuple(params["resources"]),
@@ -188,8 +188,8 @@ def build_result(
 ) -> dict[str, Any]:
     """Return the decisions and changes of a build, with tables of at most `width` characters per line.
 
-    `earlier`: builds of earlier rounds of the run.
-    `first`: first build of the run, which contains the costs of the last run."""
+    `earlier`: builds of earlier passes of the run. `first`: first build of the run, which contains the costs of the
+    last run."""
     first_build = first or (earlier[0] if earlier else outcome)
     return {
         "table": plan_output.table(outcome.plan, width, [build.plan for build in earlier]),
@@ -222,7 +222,7 @@ def warn(module: AnsibleModule, loaded: Loaded, *, errors: bool = True, more: Se
 
 
 def warnings(loaded: Loaded, *, errors: bool = True, more: Sequence[str] = ()) -> list[str]:
-    """Return the warnings of manifests and `more`, as `warn` adds them: some of each."""
+    """Return the first warnings of manifests and of `more`, as in `warn`."""
     lines = map(str, (*(loaded.errors if errors else ()), *loaded.warnings))
     return [
         *first_lines(more, _MOST_WARNINGS, "and {} more, which the result of the task has (-v shows it)"),
@@ -236,7 +236,7 @@ def all_warnings(loaded: Loaded, *, more: Sequence[str] = ()) -> list[str]:
 
 
 def file_diff(outcome: Outcome) -> list[dict[str, str]]:
-    """Return a diff per file, with secrets masked, except those that repeat others: plan.json and the page."""
+    """Return a diff per file, with masked secrets, without files that repeat others (plan.json and the report)."""
     changes = outcome.changes
     return [
         {

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Arguments and results of modules that show a document to people, or to programs."""
+"""Arguments and results of modules that return a document to users or to programs."""
 
 from __future__ import annotations
 

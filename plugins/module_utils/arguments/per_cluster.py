@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Execution of the same work on several clusters, and its results, for modules."""
+"""Execution of a function on several clusters, and its results, for modules."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ QUESTIONS: dict[str, Any] = {"what_if": {"type": "raw"}, "survive": {"type": "ra
 
 
 def problems(values: Mapping[str, Any]) -> list[str]:
-    """Return a line for each problem of `what_if` and `survive`, as far as they are given."""
+    """Return a line for each problem of `what_if` and `survive`, if they are given."""
     return _read(values)[2]
 
 

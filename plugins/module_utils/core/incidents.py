@@ -190,8 +190,7 @@ def of_clusters(resources: Iterable[Object]) -> Reading:
 
 
 def of_deployments(resources: Iterable[Object]) -> Reading:
-    """Return a reading of all ModelDeployments with their status. Deployments without a status have an unknown
-    state."""
+    """Return a reading of all ModelDeployments with their status. Without a status, the state is unknown."""
     incidents: list[Incident] = []
     subjects: set[Subject] = set()
     skipped: set[Subject] = set()

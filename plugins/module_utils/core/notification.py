@@ -71,8 +71,7 @@ class Notification:
 
     @property
     def subjects(self) -> list[str]:
-        """Return the subjects of all problems, without reasons, because counts and times in them change with each
-        run."""
+        """Return the subjects of all problems, without reasons, because reasons differ in each run (counts, times)."""
         return sorted({f"{trouble.event}: {trouble.subject}" for trouble in self.wrong})
 
 

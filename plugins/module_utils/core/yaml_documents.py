@@ -203,8 +203,7 @@ class _Text:
         return self._lines[number - 1] if 0 < number <= len(self._lines) else ""
 
     def document(self, first: int, behind: int) -> str:
-        """Return the lines of the document with the line `first`, up to the start of the next document from `behind`
-        on."""
+        """Return the lines of the document with the line `first`, up to the start of the document after `behind`."""
         begin, end = first - 1, behind - 1
         while begin > 0 and not _DOCUMENT_LINE.match(self.line(begin + 1)):
             begin -= 1

@@ -2,9 +2,9 @@
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """Secrets with keys of callers on the control cluster.
 
-A write says which version of the Secret it is made of. Where another run wrote in between, the change is made again of
-what that run left, so that no key is lost. A new key is written to its file before it is valid: a run that is killed
-may leave a file with keys that are not valid, and no key that is valid and that no one has.
+A write requires the version of the Secret that it is based on. If another run wrote in between, the change is repeated
+with the result of that run, so that no key is lost. A new key is written to its file before it is valid. A killed run
+might leave a file with invalid keys, but never a valid key without a file.
 """
 
 from __future__ import annotations
@@ -34,14 +34,17 @@ _REFUSED, _FAILED = 400, 500
 
 @dataclass(frozen=True)
 class Done:
-    """Outcome. `before`, `after`: the Secret, None where it was not or is not there; `everything`: all Secrets with
-    keys afterwards. `keys`: new keys by caller, empty in check mode."""
+    """Result of a change."""
 
     change: Change
     before: Object | None
+    """Secret before the change, None if it did not exist."""
     after: Object | None
+    """Secret after the change, None if it does not exist."""
     everything: tuple[Object, ...]
+    """All Secrets with keys after the change."""
     keys: Mapping[str, str]
+    """New keys by caller, empty in check mode."""
 
 
 def ensure(

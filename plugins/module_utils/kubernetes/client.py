@@ -43,9 +43,9 @@ class Listing:
 
 
 class Client:
-    """One API server. Safe for several threads; close() when done (or use it in a with statement).
+    """Client of one API server. Thread-safe. Close it after use, or use it as a context manager.
 
-    `name` is that of the cluster, for messages.
+    `name`: name of the cluster, for messages.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Client:
 
     @property
     def server(self) -> str:
-        """The server's URL; empty as long as it is not known."""
+        """Return the URL of the server, or "" until it is known."""
         return self._requester.server
 
     @property
@@ -96,7 +96,7 @@ class Client:
             raise unexpected(error, self.name) from error
 
     def close(self) -> None:
-        """Close the connections. A request after it opens new ones."""
+        """Close the connections. A later request opens new connections."""
         self._requester.close()
 
     def answer_within(self, seconds: float) -> None:
@@ -104,7 +104,7 @@ class Client:
         self._requester.timeout = min(self._requester.timeout, seconds)
 
     def write_until(self, lost: Callable[[], bool]) -> None:
-        """Raise LockLost in place of every further write once `lost` says so."""
+        """Raise LockLost for every further write after `lost` returns True."""
         self._requester.lost = lost
 
     def target(self) -> Target:
@@ -161,7 +161,7 @@ class Client:
     # Reading
 
     def get(self, api_version: str, kind: str, name: str, namespace: str = "") -> Object | None:
-        """The object; None when there is none, or the kind is not served."""
+        """Return the object, or None if it does not exist or its kind is not served."""
         resource = self._found(api_version, kind)
         if resource is None:
             return None
@@ -182,7 +182,7 @@ class Client:
         return checked_object
 
     def list(self, api_version: str, kind: str, *, namespace: str = "", labels: str = "", fields: str = "") -> Listing:
-        """All objects of the kind (in the namespace, or in all), in pages; raises NotServed."""
+        """Return all objects of a kind, in one namespace or all namespaces, in pages. Raise NotServed."""
         resource = self.resource(api_version, kind)
         try:
             return self._pages(resource, namespace, labels, fields)
@@ -194,7 +194,8 @@ class Client:
             return self._pages(again, namespace, labels, fields)
 
     def fetch(self, path: str, query: Query, action: str) -> bytes:
-        """The answer to a GET as it is, for libraries that read it themselves. `action`: words for messages."""
+        """Return the unparsed response to a GET request, for parsing in libraries. `action`: verb phrase for
+        messages."""
         call = Call("get", "GET", path, action, query)
         answer, _unsure = self._requester.answer(call)
         self._requester.check(call, answer)
@@ -211,10 +212,10 @@ class Client:
         resource_version: str = "",
         timeout: float,
     ) -> Iterator[tuple[str, Object]]:
-        """(ADDED, MODIFIED or DELETED, object) until `timeout` seconds are over.
+        """Yield (ADDED, MODIFIED, or DELETED, object) for `timeout` seconds.
 
-        Without `resource_version`, what is there comes first, as ADDED. A stream that is cut goes on where it was.
-        Raises Gone when it cannot, because the server has forgotten that long ago: list again.
+        Without `resource_version`, existing objects are yielded first, as ADDED. An aborted stream continues at its
+        last event. Raise Gone if the server no longer has this event. The caller must list again.
         """
         deadline = time.monotonic() + timeout
         if not resource_version:
@@ -257,9 +258,9 @@ class Client:
         subresource: str = "",
         validation: str = "Strict",
     ) -> Object:
-        """Server-side apply (KEP-555); the object as it is afterwards. Raises Conflict with the other managers.
+        """Apply an object server-side (KEP-555). Return the applied object. Raise Conflict with the other managers.
 
-        `validation`: Strict, Warn or Ignore, for fields that the server does not know.
+        `validation`: Strict, Warn, or Ignore, for unknown fields.
         """
         query = {"fieldManager": manager, "force": str(force).lower(), "fieldValidation": validation}
         return self._on_object(
@@ -288,7 +289,7 @@ class Client:
         propagation: str = "Background",
         dry_run: bool = False,
     ) -> bool:
-        """Delete; False: it was not there. With `uid`, only that very object is deleted, another one is a Conflict."""
+        """Delete an object. Return False if it did not exist. Raise Conflict if its UID is not `uid`."""
         resource = self._found(api_version, kind)
         if resource is None:
             return False

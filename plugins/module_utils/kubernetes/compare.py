@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Comparison of desired and live objects on one API server, as input of the change plan."""
+"""Comparison of desired and live objects on one API server, as the input of the change plan."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ class Comparison:
         return Refusal(f"cluster {self.client.name} does not serve {kind}: install {component} first")
 
     def _unlabelled_refusal(self, value: Object, live: dict[Key, Object]) -> Refusal | None:
-        """Return the reason why an object without our label cannot be written: it does not exist, or it is not ours."""
+        """Return the reason for an unwritable object without the fleet label: it is missing, or has another owner."""
         key = Key.of(value)
         if key.namespace in self.sender.new_namespaces:
             return None

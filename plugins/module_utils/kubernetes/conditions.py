@@ -85,7 +85,8 @@ class Conditions:
     _settled: set[Key] = field(default_factory=set)
 
     def wait(self, waits: Sequence[Wait], results: Mapping[Key, Result]) -> Mapping[str, str]:
-        """Wait for conditions of one kind at the same time. Return the reason of each failed condition by step ID.
+        """Wait for conditions of one kind simultaneously. Return the reasons of failed conditions by step ID.
+
         `results`: results of the previous steps."""
         if isinstance(waits[0].condition, RouteCondition):
             return self._wait_for_routes(waits, results)
@@ -115,7 +116,7 @@ class Conditions:
             self.client.forget_discovery()
 
     def _foreign_content(self, namespace: str, removed: Collection[Key]) -> str:
-        """Return the objects in a namespace that this run does not delete, as text; "" if there are none.
+        """Return the objects in a namespace that this run does not delete, as text, or "" without such objects.
 
         Kinds that the run is not permitted to list are skipped, except the kinds in `_CONTENT`."""
         keys = []
@@ -150,7 +151,7 @@ class Conditions:
         return [str(Key.of(value)) for value in items if _is_foreign(value, removed)]
 
     def _objects_of(self, definitions: Iterable[Object], removed: Collection[Key]) -> str:
-        """Return the custom resources of the definitions that this run does not delete, as text; "" without any."""
+        """Return the custom resources of the CRDs that this run does not delete, as text, or "" without any."""
         keys = []
         for definition in definitions:
             version = next(entry["name"] for entry in entries(definition, "spec", "versions") if entry.get("storage"))

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Connections: the settings of one, and the client that they lead to."""
+"""Settings of connections, and the clients for them."""
 
 from __future__ import annotations
 
@@ -32,17 +32,13 @@ class SecretRef:
 
 @dataclass(frozen=True)
 class Connection:
-    """Settings of the connection to one cluster: exactly one of kubeconfig, kubeconfig_text, secret, login, server.
-
-    A `context` alone is one of the kubeconfig that kubectl would use; `standard` means all that kubectl does without
-    arguments: $KUBECONFIG, ~/.kube/config, the pod's service account. `timeout` (seconds) bounds one request;
-    `retries` is how often one that may be repeated is. `answer_limit`: MiB of one answer.
-    """
+    """Settings of the connection to one cluster: exactly one of kubeconfig, kubeconfig_text, secret, login, server."""
 
     name: str
     kubeconfig: str = ""
     kubeconfig_text: str = field(default="", repr=False)
     context: str = ""
+    """Context. Without other settings, a context of the default kubeconfig of kubectl."""
     secret: SecretRef | None = None
     login: Login | None = None
     server: str = ""
@@ -53,10 +49,14 @@ class Connection:
     tls_server_name: str = ""
     verify: bool = True
     timeout: float = 30.0
+    """Timeout of a request, in seconds."""
     retries: int = 5
+    """Number of retries of a request that can be retried."""
     answer_limit: int = 64
+    """Maximum size of a response, in MiB."""
     impersonate: str = ""
     standard: bool = False
+    """Connect like kubectl without arguments: $KUBECONFIG, ~/.kube/config, or the service account of the pod."""
 
 
 # The service account of a pod (Kubernetes, "Accessing the Kubernetes API from a Pod").
@@ -167,7 +167,9 @@ class _Resolver:
 
 
 def _check_sources(connection: Connection) -> None:
-    """Exactly one way; `server` along with a login says where the cluster is, so that no API of a cloud is asked."""
+    """Raise AccessError unless the connection has exactly one source.
+
+    `server` with a login is the URL of the cluster, so that no request to the API of a cloud is necessary."""
     sources = {
         "kubeconfig": connection.kubeconfig,
         "kubeconfig_text": connection.kubeconfig_text,

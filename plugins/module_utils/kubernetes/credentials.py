@@ -22,7 +22,7 @@ _FILE_REREAD = 60.0
 class AccessError(Exception):
     """The settings of a connection are invalid, or there are no credentials.
 
-    The text says what is wrong, `hint` what to do; neither holds a secret.
+    The text contains the problem, and `hint` the fix. Neither contains a secret.
     """
 
     def __init__(self, message: str, hint: str = "") -> None:
@@ -81,7 +81,7 @@ def basic(user: str, password: str) -> str:
 
 @dataclass(frozen=True)
 class Fixed:
-    """Credentials that stay as they are."""
+    """Credentials that never change."""
 
     header: str = field(default="", repr=False)
     client_certificate: ClientCertificate | None = None

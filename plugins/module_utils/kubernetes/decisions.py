@@ -1,10 +1,10 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The newest decision of a fleet on its control cluster: ConfigMaps in the namespace modelplane-system.
+"""Newest decision of a fleet on its control cluster: ConfigMaps in the namespace modelplane-system.
 
 `modelplane-decision-<fleet>` is the head, `modelplane-decision-<fleet>.index` the index, and
-`modelplane-decision-<fleet>.<part>.<cluster>` a part of what a cluster should have. Parts are written first and the
-head last. Who publishes holds the lock of the fleet.
+`modelplane-decision-<fleet>.<part>.<cluster>` a part of the desired state of a cluster. Parts are written first and the
+head last. The publishing run holds the lock of the fleet.
 """
 
 from __future__ import annotations
@@ -45,13 +45,16 @@ AGAIN = "Run the playbook decide again"
 
 @dataclass(frozen=True)
 class Comparison:
-    """Comparison of the desired state of clusters with the newest decision: its head and index, the index as it should
-    be, and the parts of clusters that are to be written, as they differ or cannot be read."""
+    """Comparison of the desired state of clusters with the newest decision."""
 
     head: Head | None
+    """Head of the newest decision."""
     before: Index
+    """Index of the newest decision."""
     desired: Index
+    """Desired index."""
     parts: Mapping[str, tuple[bytes, ...]]
+    """Parts to write by cluster, because they differ or are unreadable."""
 
     @property
     def is_same(self) -> bool:
@@ -72,14 +75,14 @@ class Decisions:
         self._client, self._fleet, self._forks = client, fleet, forks
 
     def head(self) -> Head | None:
-        """Read the head; None where nothing was published. Raises DecisionError."""
+        """Return the head, or None if no decision was published. Raise DecisionError."""
         config_map = self._get(self._name())
         return self._head(config_map) if config_map else None
 
     def newest(self, generation: int = 0) -> Head:
-        """Read the head of the decision that others may apply now. `generation`: it has to be this one, 0 for any.
+        """Return the head of the decision that other runs can apply now. Raise DecisionError.
 
-        Raises DecisionError.
+        `generation`: required generation, 0 for any.
         """
         head = self.head()
         if head is None:
@@ -182,8 +185,9 @@ class Decisions:
         return new
 
     def supersede(self, holder: str, at: str) -> bool:
-        """Keep others from applying the newest decision, as a run works on all clusters by itself; False where none
-        was published."""
+        """Prevent other runs from applying the newest decision, because this run applies to all clusters itself.
+
+        Return False if no decision was published."""
         head = self.head()
         if head is None:
             return False

@@ -27,7 +27,7 @@ Served = dict[str, "ResourceType"]
 
 @dataclass(frozen=True)
 class ResourceType:
-    """Type of a kind, as the server serves it."""
+    """Type of a kind that the server serves."""
 
     api_version: str
     kind: str
@@ -83,7 +83,9 @@ def parse(api_version: str, answer: Mapping[str, Any]) -> Served:
 
 
 class Discovery:
-    """Kinds that one server serves. `ask`: the APIResourceList of a group and version, None where it is not served."""
+    """Discovery of the kinds that one server serves.
+
+    `ask`: function that returns the APIResourceList of a group and version, or None if it is not served."""
 
     def __init__(self, ask: Callable[[str], Mapping[str, Any] | None], cache: Cache | None = None) -> None:
         self._ask = ask
@@ -107,13 +109,13 @@ class Discovery:
         return list(self._asked[api_version].values())
 
     def again(self, api_version: str, kind: str) -> ResourceType | None:
-        """Return the kind as the server has it now, after it did not know the cached one."""
+        """Return the current type of a kind after the server rejected the cached type."""
         if api_version not in self._asked:
             self._fetch(api_version)
         return self._asked[api_version].get(kind)
 
     def forget(self) -> None:
-        """Forget all answers, those on disk included."""
+        """Forget all discovered kinds, including the kinds on disk."""
         self._asked, self._remembered = {}, {}
 
     def _fetch(self, api_version: str) -> None:

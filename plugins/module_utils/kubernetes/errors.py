@@ -33,11 +33,10 @@ CONTROL = "control"
 
 
 class ApiError(Exception):
-    """A request that failed, or a connection that could not be made.
+    """Failed request or connection. `str()` is one sentence with all fields.
 
-    `code`: the HTTP status, 0 where the server did not answer. `reason`: the server's word for it (`Conflict`).
-    `message`: what the server said. `cluster`: name of the cluster. `action`: what was being done on which object.
-    `hint`: what to do about it. `str()` is all of it in one sentence.
+    `code`: the HTTP status, 0 without a response. `reason`: the reason of the server (`Conflict`). `message`: the
+    message of the server. `cluster`: name of the cluster. `action`: action and its object. `hint`: the fix.
     """
 
     hint = ""
@@ -99,7 +98,7 @@ class AlreadyExists(ApiError):
 
 
 class Conflict(ApiError):
-    """409: another field manager owns fields (`managers`), or the object changed meanwhile (no managers)."""
+    """Response 409: another field manager owns fields (`managers`), or the object was changed (no managers)."""
 
     def __init__(self, message: str, *, managers: tuple[tuple[str, str], ...] = (), **details: Any) -> None:
         super().__init__(message, **details)
@@ -181,14 +180,14 @@ _BY_CODE: dict[int, type[ApiError]] = {
 def from_answer(
     code: int, body: bytes | str | None, *, cluster: str, action: str, hide: Iterable[str] = (), kind: str = ""
 ) -> ApiError:
-    """The error for an answer that is none of 2xx.
+    """Return the error for a response without a 2xx code.
 
-    `hide`: values that the texts must not hold, even when the server repeats them. `kind`: of the object that was sent;
-    of a Secret the server's text is passed on without the values it quotes.
+    `hide`: values that the texts must not contain, even if the server repeats them. `kind`: kind of the sent object.
+    For a Secret, the text of the server is shortened by its quoted values.
     """
     status = parse_status(body)
     hide = tuple(hide)
-    # What the server repeats of an object is in its refusals of that object.
+    # The server repeats parts of an object when it rejects the object.
     quoted = kind == "Secret" and code not in (401, 403, 404, 409)
     reason = hidden(str(status.get("reason") or ""), hide)
     message = hidden(str(status.get("message") or "") or _plain(code, body, hide), hide, quoted=quoted)
@@ -220,7 +219,7 @@ def unfit(code: int, message: str) -> bool:
 
 
 def parse_status(body: bytes | str | None) -> Mapping[str, Any]:
-    """The metav1.Status in an answer; empty where it is something else."""
+    """Return the metav1.Status in a response, or {} for other responses."""
     try:
         status = json.loads(body or b"{}")
     except (ValueError, RecursionError):
@@ -253,7 +252,7 @@ def _causes(details: Mapping[str, Any]) -> list[tuple[str, str, str]]:
 
 
 def _plain(code: int, body: bytes | str | None, hide: Iterable[str]) -> str:
-    """A line out of an answer that is no Status: of a proxy, a load balancer, another kind of server."""
+    """Return a line of a response that is not a Status, such as the response of a proxy or a load balancer."""
     text = hidden(body.decode("utf-8", "replace") if isinstance(body, bytes) else body or "", hide)
     text = re.sub(r"<(script|style)\b.*?</\1>|<[^>]*>", " ", text, flags=re.DOTALL | re.IGNORECASE)
     text = " ".join(text.split())[:200]

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Credentials from a program that a kubeconfig names (client-go credential plugins, client.authentication.k8s.io)."""
+"""Credentials from a program in a kubeconfig (client-go credential plugins, client.authentication.k8s.io)."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class Program:
 
 
 def _seconds_until(timestamp: str) -> float | None:
-    """Seconds from now until an RFC 3339 time; None where there is none."""
+    """Return the seconds from now until an RFC 3339 time, or None without a time."""
     if not timestamp:
         return None
     try:

@@ -32,8 +32,10 @@ _NAME = re.compile(r"^metadata:[^\S\n]*\n(?:[ #].*\n|\n)*?  name:\s*[\"']?([\w.-
 
 
 def releases(client: Client, now: float, kinds: Collection[str]) -> list[dict[str, Any]]:
-    """The latest revision of each release. `age` is in seconds; `deployed_revision` is the last one that worked, 0
-    where there is none; `objects` are those of its manifest that are of these kinds."""
+    """Return the latest revision of each release.
+
+    `age` is in seconds. `deployed_revision` is the last successful revision, 0 without one. `objects` are the objects
+    of its manifest with one of `kinds`."""
     by_release: dict[tuple[str, str], dict[int, Object]] = {}
     for secret in client.list("v1", "Secret", labels="owner=helm").items:
         labels = fields(secret, "metadata", "labels")
@@ -44,7 +46,7 @@ def releases(client: Client, now: float, kinds: Collection[str]) -> list[dict[st
 
 
 def definitions(client: Client) -> dict[str, str]:
-    """The CRDs of a cluster, and the release (namespace/name) that each is of; empty for those that are of none."""
+    """Return the CRDs of a cluster with their release (namespace/name), or "" without a release."""
     releases_by_name = {}
     for value in client.list("apiextensions.k8s.io/v1", _DEFINITION).items:
         annotations = fields(value, "metadata", "annotations")

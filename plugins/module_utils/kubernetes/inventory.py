@@ -49,21 +49,21 @@ _POLL_SECONDS = 0.25
 
 @dataclass
 class RecordStore:
-    """The record of one fleet and scope on one API server.
-
-    `own` is None when there is a record that cannot be read, with `error` saying why, and when there is none.
-    `others`: owner of each object in other inventories. `shared`: objects that both inventories contain. `notes`: notes
-    of this inventory.
-    """
+    """Inventory of one fleet and scope on one API server."""
 
     client: Client
     fleet: str
     scope: str
     own: dict[Key, Entry] | None = None
+    """Entries, None without a readable inventory."""
     error: str = ""
+    """Reason for an unreadable inventory."""
     others: Mapping[Key, str] = field(default_factory=dict)
+    """Owner of each object in other inventories."""
     notes: Notes = field(default_factory=dict)
+    """Notes of this inventory."""
     shared: frozenset[Key] = frozenset()
+    """Objects that both inventories contain."""
     _parts: dict[str, Object] = field(default_factory=dict)
 
     def read(self) -> None:
@@ -97,7 +97,7 @@ class RecordStore:
     def write(self, record: Inventory, notes: Notes | None = None) -> None:
         """Write the inventory to the server. `notes`: None to keep the current notes. Unchanged parts are not sent.
 
-        Raises Conflict or AlreadyExists when another run wrote the record meanwhile.
+        Raise Conflict or AlreadyExists if another run wrote the inventory concurrently.
         """
         new_notes = self.notes if notes is None else notes
         texts = {
@@ -150,19 +150,17 @@ class RecordStore:
 
 @dataclass
 class RunInventory:
-    """Inventory of a run, written before the first and after the last object.
-
-    held: frozen objects, because it is unknown whether they are desired.
-    partial: the run does not prune, and its desired objects are only a part of the inventory.
-    """
+    """Inventory of a run, written before the first and after the last object."""
 
     store: RecordStore
     live: Live
     desired: Mapping[Key, Object]
     orphans: Mapping[Key, Entry]
-    """Our objects, if no inventory exists."""
+    """Objects with the fleet label, if no inventory exists."""
     held: Collection[Key] = frozenset()
+    """Frozen objects, because it is unknown if they are desired."""
     partial: bool = False
+    """True if the run does not prune, and its desired objects are only a part of the inventory."""
     notes: list[str] = field(default_factory=list)
     own_notes: Notes | None = None
     """Desired notes of the inventory, None if the notes on the server are up to date."""

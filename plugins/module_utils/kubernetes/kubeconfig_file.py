@@ -1,8 +1,8 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Kubeconfig files for programs that take nothing else: a connection with all that was found out about it.
+"""Kubeconfig files of resolved connections, for programs that support no other connection.
 
-A token in such a file is the one of now. It is not renewed, so the file is written again before each use that counts.
+A token in such a file is the current token. It is not renewed, so the file is written again before each important use.
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ from .target import Target
 
 
 def kubeconfig_of(name: str, target: Target) -> dict[str, Any]:
-    """The kubeconfig (client configuration API v1) with one context, `name`. It holds the credentials themselves, and
-    names no file and no program. May raise AccessError: credentials may have to be made for it."""
+    """Return the kubeconfig (client configuration API v1) with one context, `name`. Raise AccessError.
+
+    It contains the credentials, and references no file and no program. The credentials might have to be created first.
+    """
     return kubeconfig_with(name, name, target, _user(target))
 
 
@@ -37,13 +39,13 @@ def kubeconfig_with(name: str, user: str, target: Target, credentials: Mapping[s
 
 
 def write(path: Path, kubeconfig: dict[str, Any]) -> None:
-    """The file as a whole or not at all, readable for its owner alone. Raises OSError."""
+    """Write the file atomically, readable only for its owner. Raise OSError."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     atomic_file.write(path, to_yaml(kubeconfig))
 
 
 def remove(path: Path) -> None:
-    """Raises OSError where it is there and stays."""
+    """Remove the file, if it exists. Raise OSError."""
     path.unlink(missing_ok=True)
 
 

@@ -1,9 +1,9 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The Secret on the control cluster that says how a cluster is reached, for whatever else runs there.
+"""Secret on the control cluster with the connection to a cluster, for other programs on the control cluster.
 
-The token in it ends (in some clouds after 15 minutes), so it is renewed with each run. That alone is no change:
-where the cluster is and which certificate it has are.
+The token in it expires (in some clouds after 15 minutes), so each run renews it. A new token is not a change. A new
+address or certificate of the cluster is a change.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def ensure(
 
 
 def remove(control: Client, place: SecretRef, labels: Mapping[str, str], *, check_mode: bool) -> Written:
-    """Delete the Secret. Raises ApiError, also for one that is not ours."""
+    """Delete the Secret. Raise ApiError, also for a Secret that the fleet did not create."""
     live = owned_secret.read(control, place)
     if live is None:
         return Written(False)
@@ -103,7 +103,7 @@ def _of_key(control: Client, reference: SecretRef) -> Fixed:
 
 
 def _shown(live: Object, key: str) -> dict[str, Any]:
-    """Return the fields of it that are no secret."""
+    """Return the non-secret fields of the Secret."""
     labels = dict(fields(live, "metadata", "labels"))
     try:
         data = base64.b64decode(text(live, "data", key), validate=True)

@@ -1,10 +1,10 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""A lock on the control cluster: a coordination.k8s.io/v1 Lease, taken over after it expired.
+"""Lock on the control cluster: a coordination.k8s.io/v1 Lease that other holders can acquire after it expired.
 
-The rules are those of client-go's leader election: a Lease is expired when *we* have seen it unchanged for its whole
-duration. What the holder's clock says is never compared with ours. Every write names the resourceVersion that it
-follows, so that of two that take it at once one fails.
+The rules are those of client-go's leader election. A Lease is expired if this process has observed it without a change
+for its whole duration. The clock of the holder is never compared with the local clock. Every write contains the
+resourceVersion that it is based on, so that one of two simultaneous writes fails.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ class InUseError(Exception):
 
 
 class Lease:
-    """A Lease that one holder has at a time. Safe for several threads.
+    """Lease with one holder at a time. Thread-safe.
 
-    `holder`: names us; another process with the same name shares the Lease. `duration`: seconds without renewal
-    until others may take it; waiting shorter than that never takes it from a holder that died.
+    `holder`: name of this process. Another process with the same name shares the Lease. `duration`: seconds without a
+    renewal until other holders can acquire it. A shorter wait never acquires the Lease of a dead holder.
     """
 
     def __init__(self, client: Client, name: str, namespace: str, holder: str, duration: float = 30.0) -> None:
@@ -71,7 +71,7 @@ class Lease:
 
     @property
     def held_by(self) -> str:
-        """Holder of it when it was last read; empty for none."""
+        """Return the last known holder, or "" without one."""
         return str(_spec(self._seen).get("holderIdentity") or "") if self._seen else ""
 
     def read_holder(self) -> str:
@@ -116,7 +116,7 @@ class Lease:
                 self._write(self._read(), renewed=True)
 
     def release(self) -> None:
-        """Give it back; nothing happens when it is no longer ours."""
+        """Release the Lease, if this holder still has it."""
         with self._lock:
             live_lease = self._read()
             if live_lease is None or self.held_by != self.holder:
@@ -251,10 +251,9 @@ class Lease:
 def acquire(
     client: Client, fleet: str, holder: str, duration: float, wait: float | None = None, progress: Progress = unseen
 ) -> Lease:
-    """Return the lock of a fleet once this holder has it, in a namespace that is created where there is none.
+    """Acquire the lock of a fleet, and create its namespace if necessary. Raise InUseError.
 
-    `wait`: seconds to wait for other runs, by default long enough for the lock of one that was killed to end. Raises
-    InUseError.
+    `wait`: seconds to wait for other runs. Defaults to the time until the lock of a killed run expires.
     """
     if client.get("v1", "Namespace", SYSTEM_NAMESPACE) is None:
         client.apply(system_namespace())

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Gateway in mode Model that a cluster has, as its objects say."""
+"""Model gateway of a cluster, according to its objects."""
 
 from __future__ import annotations
 

@@ -87,18 +87,20 @@ class Nodes:
 
 @dataclass(frozen=True)
 class ClusterSnapshot:
-    """Snapshot of a cluster. `entry` is its entry of `clusters` of an observation; `warnings` are for people.
-    `traffic_policies` are the BackendTrafficPolicies of the fleet, None where they were not read."""
+    """Snapshot of a cluster."""
 
     entry: Mapping[str, Any]
+    """Entry of the cluster in `clusters` of an observation."""
     version: str = ""
     nodes: Mapping[str, Nodes] = field(default_factory=dict)
     gateway: str = ""
     workloads: Sequence[Mapping[str, Any]] = ()
     failing_pods: Sequence[Mapping[str, Any]] = ()
     warnings: Sequence[str] = ()
+    """Warnings for users."""
     requests: int = 0
     traffic_policies: Sequence[Object] | None = None
+    """BackendTrafficPolicies of the fleet, None if they were not read."""
 
     @property
     def unreachable(self) -> str:
@@ -107,7 +109,7 @@ class ClusterSnapshot:
 
     @property
     def summary(self) -> str:
-        """Problems of the cluster in one line; empty where there are none."""
+        """Return the problems of the cluster in one line, or "" without problems."""
         if self.unreachable:
             return self.unreachable
         unready = sum(not workload["ready"] for workload in self.workloads)
@@ -244,7 +246,7 @@ def listed_if_allowed(client: Client, api_version: str, kind: str) -> Sequence[O
 def secret_keys(client: Client, places: Iterable[tuple[str, str]]) -> dict[tuple[str, str], frozenset[str]]:
     """Return the keys with a value of each Secret, by namespace and name. Missing Secrets have no keys.
 
-    Unreadable Secrets are left out because RBAC of workload clusters grants access only in some namespaces."""
+    Unreadable Secrets are left out because RBAC of inference clusters grants access only in some namespaces."""
     keys_by_secret = {}
     for namespace, name in sorted(set(places)):
         with contextlib.suppress(Forbidden):
@@ -255,7 +257,7 @@ def secret_keys(client: Client, places: Iterable[tuple[str, str]]) -> dict[tuple
 
 
 def workload_state(value: Object) -> dict[str, Any]:
-    """A Deployment, LeaderWorkerSet or Job for people."""
+    """Return a Deployment, LeaderWorkerSet, or Job as readable fields."""
     metadata = fields(value, "metadata")
     state = {
         "kind": value["kind"],
@@ -273,7 +275,7 @@ def workload_state(value: Object) -> dict[str, Any]:
 
 
 def failing_pods(pods: Iterable[Object]) -> list[dict[str, Any]]:
-    """The pods that something keeps from running, for people."""
+    """Return the pods with failures, as readable fields."""
     return [
         {"namespace": text(pod, "metadata", "namespace"), "name": text(pod, "metadata", "name"), "reasons": reasons}
         for pod in pods
@@ -327,7 +329,7 @@ def _with_events(client: Client, values: Mapping[tuple[str, str], Object]) -> di
 
 
 def _waits(value: Object, now: datetime) -> bool:
-    """Return True for an object that is on its way for longer than that should take."""
+    """Return True for an object that has been in progress for longer than usual."""
     patience = _PATIENCE.get(text(value, "status", "phase"))
     if patience is None:
         return False
@@ -375,8 +377,7 @@ def _hosts_gateway(cluster: ExpectedCluster, gateway: Object | None) -> bool:
 
 
 def _policies(client: Client) -> tuple[dict[str, list[Object]], list[str]]:
-    """Return the policies in namespaces of the fleet, also those of others, by kind, and warnings of kinds that could
-    not be read."""
+    """Return all policies in namespaces of the fleet by kind, and warnings about unreadable kinds."""
     policies_by_kind: dict[str, list[Object]] = {}
     unread = []
     for kind in route_policies.KINDS:
@@ -469,7 +470,7 @@ def _missing_from_stack(
 
 
 def condition_message(value: Object, kind: str, *statuses: str) -> str:
-    """`: ` and the message of a condition that has one of these statuses; empty when there is none."""
+    """Return `: ` with the message of a condition that has one of these statuses, or "" without one."""
     for entry in entries(value, "status", "conditions"):
         if entry.get("type") == kind and entry.get("status") in statuses and text(entry, "message"):
             return f": {cut(text(entry, 'message'))}"
@@ -508,7 +509,7 @@ def _mismatches(cluster: ExpectedCluster, nodes: Iterable[Object], published: Pu
 
 @dataclass(frozen=True)
 class _Unavailable:
-    """Unavailable nodes of each pool, replicas on nodes that take no new pods, and warnings, all in written form."""
+    """Unavailable nodes of each pool, replicas on nodes that accept no new pods, and warnings, all in written form."""
 
     nodes: Mapping[str, Sequence[Mapping[str, Any]]]
     stranded: Sequence[Mapping[str, Any]] = ()
@@ -518,7 +519,7 @@ class _Unavailable:
 def _unavailable(
     client: Client, cluster: ExpectedCluster, nodes: Iterable[Object], published: PublishedDevices | None
 ) -> _Unavailable:
-    """Return the unavailable nodes. Pods and ResourceClaims of replicas are read only if there are any."""
+    """Return the unavailable nodes. Pods and ResourceClaims of replicas are read only if a node is unavailable."""
     pools = _by_pool(nodes)
     unavailable = unavailable_nodes(cluster.promises, pools, published, {})
     if not unavailable:

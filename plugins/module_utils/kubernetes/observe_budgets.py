@@ -1,9 +1,9 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Use of budgets at the gateway of a cluster, as its rate limit service says it: `budgets` of an observation.
+"""Use of budgets at the gateway of a cluster from its rate limit service: `budgets` of an observation.
 
-A few requests for all counters, by the API server's proxy. A cluster whose service does not answer is not unreachable:
-the use is not known, and the observation says why.
+A few requests through the proxy of the API server read all counters. A cluster is not unreachable if its service does
+not respond. The use is then unknown, and the observation contains the reason.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def observe_budgets(client: Client, callers: Callers, policies: Sequence[Object]
 
 
 def _answered(client: Client, batch: Sequence[Question], answers: dict[Question, Count | None]) -> str:
-    """Add the answers to questions that can be asked at once; the reason why there are none."""
+    """Add the responses to a batch of queries. Return the reason for missing responses, or ""."""
     service_address = (constants.RATE_LIMIT_SERVICE, constants.ENVOY_NAMESPACE, constants.RATE_LIMIT_PORT)
     try:
         answer = client.ask_service(*service_address, "json", budget_use.request(batch), codes=_CODES)

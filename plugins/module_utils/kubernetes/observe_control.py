@@ -243,7 +243,7 @@ def _caller_keys(
 
 
 def _listed_once(secrets: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return each Secret once, as the last entry for it says; sorted."""
+    """Return the Secrets, sorted and without duplicates. The last entry of a Secret has priority."""
     secrets_by_key = {(entry["namespace"], entry["name"]): entry for entry in secrets}
     return [secrets_by_key[secret_key] for secret_key in sorted(secrets_by_key)]
 

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""A Secret on the control cluster that is ours: known by its labels, never taken from another owner."""
+"""Secret of the fleet on the control cluster. It is recognized by its labels, and never acquired from another owner."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def labels(more: Mapping[str, str]) -> dict[str, str]:
 
 
 def read(control: Client, place: SecretRef) -> Object | None:
-    """The Secret; None where there is none. Raises ApiError."""
+    """Return the Secret, or None if it does not exist. Raise ApiError."""
     return control.get(*_KIND, place.name, place.namespace)
 
 
@@ -52,12 +52,12 @@ def check_ours(control: Client, place: SecretRef, live: Object | None, desired: 
 
 
 def write(control: Client, place: SecretRef, desired: Mapping[str, str], value: str, live: Object | None) -> None:
-    """Put a text in it, and make it and its namespace where they are not there. Raises ApiError."""
+    """Write a text to the Secret. Create the Secret and its namespace if they do not exist. Raise ApiError."""
     if live is None:
         _make_namespace(control, place.namespace)
     metadata: dict[str, object] = {"name": place.name, "namespace": place.namespace, "labels": dict(desired)}
     if live is not None:
-        # That very Secret, and none that took its place meanwhile.
+        # The UID ensures that another Secret with the same name is not changed.
         metadata["uid"] = text(live, "metadata", "uid")
     secret = {
         "apiVersion": "v1",
@@ -77,7 +77,7 @@ def delete(control: Client, place: SecretRef, live: Object) -> bool:
 
 
 def _make_namespace(control: Client, namespace: str) -> None:
-    """A namespace that is not there. That of the system is labelled, as it is ours; another one is the user's."""
+    """Create a missing namespace. Only the system namespace gets the fleet label. Other namespaces belong to users."""
     if control.get("v1", "Namespace", namespace) is not None:
         return
     if namespace == SYSTEM_NAMESPACE:

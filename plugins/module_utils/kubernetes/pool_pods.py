@@ -14,9 +14,9 @@ _OF_EVERY_NODE = ("DaemonSet", "Node")
 
 
 def pods_on_pool(client: Client, pool: str) -> list[Object]:
-    """Return the pods on the nodes of a pool that are not of every node, with the replicas' pods that wait for one.
+    """Return the pods on the nodes of a pool, and pending replica pods for it, without DaemonSet and static pods.
 
-    Costs two LIST requests. Raises ApiError.
+    Requires two LIST requests. Raise ApiError.
     """
     pool_nodes = client.list("v1", "Node", labels=f"{names.POOL_LABEL}={pool}").items
     nodes = {text(node, "metadata", "name") for node in pool_nodes}
@@ -24,10 +24,7 @@ def pods_on_pool(client: Client, pool: str) -> list[Object]:
 
 
 def replicas_on_pool(client: Client, pool: str) -> list[str]:
-    """Return the replicas with running or pending pods on a node pool, as `NAMESPACE/NAME`.
-
-    Raises ApiError.
-    """
+    """Return the replicas with running or pending pods on a node pool, as `NAMESPACE/NAME`. Raise ApiError."""
     labels = [fields(pod, "metadata", "labels") for pod in pods_on_pool(client, pool) if is_ours(pod)]
     return sorted(
         {

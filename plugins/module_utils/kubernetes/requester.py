@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Requests to one API server with all that it takes to get an answer: credentials, repetitions, messages."""
+"""Requests to one API server, with credentials, retries, and error messages."""
 
 from __future__ import annotations
 
@@ -61,9 +61,9 @@ class Call:
 
 
 class Requester:
-    """Sends requests to one server. Safe for several threads.
+    """Sender of requests to one server. Thread-safe.
 
-    `lost`: whether the lock was lost under which they are sent; nothing is written from then on.
+    `lost`: returns True if the lock for these requests was lost. Nothing is written afterwards.
     """
 
     def __init__(
@@ -211,7 +211,7 @@ class Requester:
             return answer, unsure
 
     def events(self, call: Call, deadline: float) -> Iterator[tuple[str, Object]]:
-        """One stream to its end, however it ends."""
+        """Yield the events of one stream until its end."""
         attempts = Attempts(self.retries, self.timeout)
         renewed = False
         while (remaining_seconds := deadline - time.monotonic()) > 0:
@@ -241,7 +241,7 @@ class Requester:
                 self.check(call, answer)
 
     def _lines(self, call: Call, pieces: Iterator[bytes], deadline: float) -> Iterator[tuple[str, Object]]:
-        """The events of a stream; a last line that was cut is dropped, as it comes again."""
+        """Yield the events of a stream. A truncated last line is dropped, because the server sends it again."""
         buffer = bytearray()
         for piece in pieces:
             buffer += piece
@@ -287,7 +287,7 @@ class Requester:
             self._warn(f"cluster {self.name}: the connection to {shown_url(target.server)} is not encrypted")
 
     def _renew(self, call: Call) -> bool:
-        """Other credentials after a 401: renewed ones, or those that the kubeconfig has by now."""
+        """Use other credentials after a response 401: renewed credentials, or current credentials of the kubeconfig."""
         with self.lock:
             try:
                 if self._target is not None and self._target.credentials.renew():
@@ -312,7 +312,7 @@ class Requester:
             self.warnings.append(text)
 
     def _hear(self, answer: Answer) -> None:
-        """Keep the warnings that come with an answer (RFC 7234, 5.5: `299 - "text"`)."""
+        """Store the warnings in a response (RFC 7234, 5.5: `299 - "text"`)."""
         warning = answer.headers.get("warning", "")
         if warning:
             with self.lock:
@@ -333,7 +333,7 @@ def _asked(answer: Answer) -> float | None:
 
 
 def _passes(answer: Answer) -> bool:
-    """Return True if the same request may have another answer a little later."""
+    """Return True if the same request might have another response later."""
     if answer.code == 500:
         return not unfit(500, str(parse_status(answer.body).get("message") or ""))
     return answer.code in RETRIED_CODES

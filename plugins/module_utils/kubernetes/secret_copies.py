@@ -1,8 +1,8 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Secrets that are copied from the control cluster to workload clusters, key by key, as the plan says.
+"""Secrets that runs copy from the control cluster to inference clusters, key by key, according to the plan.
 
-Their values go from one API server to the other and nowhere else: to no file, no result, no message.
+Their values are sent only from one API server to the other: to no file, no result, and no message.
 """
 
 from __future__ import annotations
@@ -29,17 +29,21 @@ _ODD_KEY = "is hardly what a provider gave: write the key alone, without spaces,
 
 @dataclass(frozen=True)
 class Copies:
-    """For one workload cluster: the Secrets that it should have, those that stay as they are because the source cannot
-    be read now, and why."""
+    """Copies of Secrets for one inference cluster."""
 
     desired: tuple[Object, ...] = ()
+    """Desired Secrets."""
     held: frozenset[Key] = frozenset()
+    """Frozen Secrets with an unreadable source."""
     notes: tuple[str, ...] = ()
+    """Reasons for frozen Secrets."""
 
 
 class Sources:
-    """The Secrets of the control cluster, each asked for once, and none after the server failed: `error` says why.
-    One that we may not read does not keep others from being read. Without a client none can be read."""
+    """Secrets of the control cluster. Each Secret is read once.
+
+    After an error of the server, no further Secret is read, and `error` contains the error. A forbidden Secret does not
+    prevent reading others. Without a client, no Secret is readable."""
 
     def __init__(self, control: Client | None) -> None:
         self._control = control
@@ -84,7 +88,7 @@ class Sources:
         return values, left_out, ""
 
     def value(self, namespace: str, name: str, key: str) -> tuple[str, str]:
-        """The value of a key (base64, as the API has it) or, with an empty one, why there is none."""
+        """Return the value of a key (Base64), and the reason for an empty value."""
         if self._control is None:
             return "", "no control cluster is given to copy from"
         secret_key = (namespace, name)

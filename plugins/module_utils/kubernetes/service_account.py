@@ -41,9 +41,10 @@ class Written:
 def ensure(
     client: Client, account: Account, path: Path, *, seconds: int, renew_before: float, now: datetime, check_mode: bool
 ) -> Written:
-    """A kubeconfig of the account at the path, readable for its owner alone. A new one is written where there is none,
-    where it is for another server or account, and when its token ends within `renew_before` seconds. Raises ApiError,
-    and OSError when the file cannot be written."""
+    """Write a kubeconfig of the account to the path, readable only for its owner. Raise ApiError and OSError.
+
+    A new kubeconfig is written if the file does not exist, if it is for another server or account, and if its token
+    expires within `renew_before` seconds."""
     target = client.target()
     live = client.get("v1", "ServiceAccount", account.name, account.namespace)
     if live is None and not check_mode:

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The status of the fleet's resources onto the control cluster, through the status subresource alone."""
+"""Writes of the status of the fleet's resources to the control cluster, only through the status subresource."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _SUBRESOURCE = "status"
 
 
 def apply_statuses(client: Client, desired: Sequence[Object], *, check_mode: bool) -> list[Result]:
-    """Write each status that differs from the live one; a result for each that was written or could not be.
+    """Write each status that differs from the live status. Return a result for each written or failed status.
 
-    A resource that is not on the control cluster (it is a manifest in a folder) is passed over. One list request per
-    kind. Raises what concerns the whole server.
+    A resource that is not on the control cluster (but in a manifest in a directory) is skipped. Requires one list
+    request per kind. Raise errors of the whole server.
     """
     by_kind: dict[tuple[str, str], list[Object]] = {}
     for value in desired:

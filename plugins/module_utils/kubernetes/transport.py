@@ -62,7 +62,7 @@ class Transport:
         self._connections = _connections(target, self._proxy, self._certificate)
 
     def outdated(self) -> bool:
-        """Return True if the client certificate is another one than that of these connections."""
+        """Return True if the client certificate differs from the certificate of these connections."""
         return self._target.credentials.certificate() != self._certificate
 
     def send(
@@ -106,7 +106,7 @@ class Transport:
                 response.close()
 
     def close(self) -> None:
-        """Close the connections; the next request makes new ones."""
+        """Close the connections. The next request opens new connections."""
         self._connections.clear()
 
     def _request(
@@ -178,9 +178,10 @@ def _socket_options() -> list[tuple[int, int, int]]:
 
 @functools.lru_cache(maxsize=1024)
 def tls_context(ca: str, verify: bool, certificate: ClientCertificate | None) -> ssl.SSLContext:
-    """TLS as client-go does it: every certificate of the CA text is an anchor, and old CAs without key identifiers do.
+    """Return a TLS context that accepts the same certificates as client-go.
 
-    Python 3.13 refuses such CAs by default (VERIFY_X509_STRICT), many clusters have one.
+    Every certificate in the CA text is an anchor, including old CAs without key identifiers. Python 3.13 rejects such
+    CAs by default (VERIFY_X509_STRICT), but many clusters have one.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -206,7 +207,7 @@ def tls_context(ca: str, verify: bool, certificate: ClientCertificate | None) ->
 
 
 def _load_certificate(context: ssl.SSLContext, pair: ClientCertificate) -> None:
-    """OpenSSL's interface reads keys from files only: one in memory where that exists, else removed at once."""
+    """Load a client certificate. OpenSSL reads keys only from files, so use a file in memory or a temporary file."""
     data = f"{pair.certificate.rstrip()}\n{pair.key.rstrip()}\n".encode()
     try:
         if hasattr(os, "memfd_create"):
@@ -227,8 +228,7 @@ def _load_certificate(context: ssl.SSLContext, pair: ClientCertificate) -> None:
 
 
 def _pieces(response: Any, end: float) -> Iterator[bytes]:
-    """Yield the pieces of an answer. The limit holds for each wait alone, as others send requests in this thread
-    meanwhile."""
+    """Yield the parts of a response. The time limit applies to each wait, because the thread has other requests."""
     pieces = response.stream(_CHUNK, decode_content=True)
     while True:
         with within(end - time.monotonic()):

@@ -35,10 +35,10 @@ def wait_ready(
     labels: str = OURS,
     progress: Progress = unseen,
 ) -> dict[Key, Readiness]:
-    """The readiness of objects once all are ready or have failed for good, or when the time is over.
+    """Return the readiness of objects when all are ready or have permanently failed, or at the deadline.
 
-    One kind after the other is watched: all of them have to settle anyway, so the order costs nothing. With `explain`
-    the pods of workloads that are not ready are asked why. Only objects with `labels` (a selector) are read.
+    Kinds are watched one after the other. Their order does not matter, because all objects must settle. `explain`:
+    include the failures of pods of workloads that are not ready. `labels`: selector of the objects to read.
     """
     with progress(client.name, awaited(objects, "to be ready"), usual(objects)) as seen:
         view = _View(client, {Key.of(value): value for value in objects}, seen)
@@ -64,7 +64,7 @@ def summary(states: Mapping[Key, Readiness], of: int, why: str = "") -> str:
 
 @dataclass
 class _View:
-    """View of objects while they are waited for. `settled`: those that are waited for no more."""
+    """View of awaited objects. `settled`: objects that are no longer awaited."""
 
     client: Client
     objects: Mapping[Key, Object]
@@ -102,7 +102,7 @@ def _wait_ready(
 
 
 def wait_gone(client: Client, objects: Mapping[Key, str], seconds: float, progress: Progress = unseen) -> set[Key]:
-    """Wait until all objects (key and apiVersion) are deleted, and return those that still exist at the deadline."""
+    """Wait until all objects (key and apiVersion) are deleted, and return the remaining objects at the deadline."""
     with progress(client.name, f"{count(len(objects), 'object')} to be gone", "") as seen:
         return _wait_gone(client, objects, time.monotonic() + seconds, seen)
 
@@ -182,7 +182,7 @@ def _explained(client: Client, value: Object, state: Readiness) -> Readiness:
 
 
 def _failures_of_pods(client: Client, value: Object) -> str:
-    """Return the failures of the pods of a workload; "" if none is known."""
+    """Return the failures of the pods of a workload, or "" without known failures."""
     selector = _pods_of(value)
     if not selector:
         return ""

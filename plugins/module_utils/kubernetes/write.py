@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Write one object to one API server: created, updated, or recreated where it cannot be changed."""
+"""Writes of one object to one API server: create, update, or recreate an object that cannot be changed."""
 
 from __future__ import annotations
 
@@ -57,11 +57,7 @@ _TWIN = "-modelplane-check"
 
 @dataclass(frozen=True)
 class Result:
-    """Result for one object. `before` and `after` are it as the server showed it (None: not there).
-
-    `ready`: whether it does what it is there for; None where that is unknown. `message` says why not, or what was
-    noteworthy. `subresource`: the part of the object that this is about, where it is not the whole.
-    """
+    """Result for one object."""
 
     kind: str
     namespace: str
@@ -69,10 +65,15 @@ class Result:
     api_version: str
     action: Action
     message: str = ""
+    """Reason for an object that is not ready, or a note."""
     before: Object | None = None
+    """Object on the server before the write, None if it did not exist."""
     after: Object | None = None
+    """Object on the server after the write, None if it does not exist."""
     ready: bool | None = None
+    """True if the object is ready. None if unknown."""
     subresource: str = ""
+    """Changed subresource, empty for the whole object."""
 
     @property
     def key(self) -> Key:
@@ -101,18 +102,16 @@ def content(live: Object | None) -> Any:
 
 @dataclass
 class Sender:
-    """Sends objects to one server.
-
-    `new_namespaces` are those that this run creates, `new_kinds` those whose definitions it applies: in check mode
-    neither exists, and what belongs there counts as created.
-    """
+    """Sender of objects to one server."""
 
     client: Client
     secrets: SecretAccess
     check_mode: bool = False
     force: bool = False
     new_namespaces: set[str] = field(default_factory=set)
+    """Namespaces that this run creates. In check mode, their objects count as created."""
     new_kinds: set[GroupKind] = field(default_factory=set)
+    """Kinds of CRDs that this run applies. In check mode, their objects count as created."""
     _gone_by: float = 0.0
     _would_be_new: set[Key] = field(default_factory=set)
 
@@ -187,7 +186,7 @@ class Sender:
 
     @staticmethod
     def _role(desired: Object) -> Key | None:
-        """The role that an object gives."""
+        """Return the role of a binding."""
         role = fields(desired, "roleRef")
         group, kind, name = (str(role.get(key) or "") for key in ("apiGroup", "kind", "name"))
         return Key(group, kind, Key.of(desired).namespace if kind == "Role" else "", name) if name else None
@@ -211,11 +210,11 @@ class Sender:
             time.sleep(_POLL_SECONDS)
 
     def _taken(self, desired: Object, before: Object | None, error: Conflict) -> Result:
-        """An object of ours with fields that another manager holds.
+        """Return the result for a fleet object with fields of another manager.
 
-        A manager that applies wants to have them, and only `force` takes them. One that merely wrote (kubectl edit, a
-        dashboard) left a drift behind, which is mended. To a copy of a manifest people write what they want (kubectl
-        scale), so that is no drift but a contradiction, which they have to solve.
+        A manager that applies claims its fields, and only `force` overrides it. A manager that only updated an object
+        (kubectl edit, a dashboard) caused drift, so its fields are overridden. Users can change the copy of a manifest
+        (kubectl scale). This is not drift but a contradiction that they must resolve.
         """
         holders = {manager for manager, __ in error.managers}
         copied = names.PUBLISHED_LABEL in fields(before, "metadata", "labels")
@@ -235,8 +234,9 @@ class Sender:
         return replace(_compared(desired, before, applied_object), message=message)
 
     def _recreated(self, desired: Object, before: Object | None, error: Invalid) -> Result:
-        """An object that the server refuses. Where it is only the change that it refuses, as a field cannot change, and
-        nothing is lost by it, the object is recreated."""
+        """Return the result for an object that the server rejects.
+
+        If the server only rejects the change of an immutable field, and no data is lost, the object is recreated."""
         key = Key.of(desired)
         if before is None or not self._would_be_taken(desired):
             return result(desired, "failed", refusal(error), before=before)
@@ -258,7 +258,7 @@ class Sender:
         return created if created.action == "failed" else replace(created, action="recreated", before=before)
 
     def _would_be_taken(self, desired: Object) -> bool:
-        """Return True if the server takes the object as a new one. If not, it would be gone for good."""
+        """Return True if the server accepts the object as a new one. Otherwise, its deletion would be permanent."""
         try:
             self.client.apply(_twin(desired), dry_run=True)
         except Invalid:

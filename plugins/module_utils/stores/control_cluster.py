@@ -128,8 +128,7 @@ class ControlCluster:
         ]
 
     def objects(self) -> dict[str, int]:
-        """Return the number of fleet objects by inference cluster, "" for the control cluster: copies and composed
-        objects."""
+        """Return the number of copied and composed objects by inference cluster, "" for the control cluster."""
         object_keys = {("", *identity(value)) for value in self._resources if _is_published(value)}
         object_keys |= {(cluster, *identity(value)) for values in self._composed.values() for cluster, value in values}
         return dict(Counter(cluster for cluster, *__ in object_keys))

@@ -1,22 +1,22 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The build folder: every object of the fleet as a file, and with its ModelReplicas the state of the fleet.
+"""Build directory: a file for every object of the fleet. Its ModelReplicas are the state of the fleet.
 
-    build/control/…             objects of the control cluster; the ModelReplicas among them are what a run starts from
-    build/clusters/<name>/…     objects of one workload cluster
-    build/status/…              the status of each resource, when the fleet is observed
-    build/plan.json             what was decided, for programs
-    build/report.html           the same as a picture, for people
+    build/control/…             objects of the control cluster, with the ModelReplicas that a run starts from
+    build/clusters/<name>/…     objects of one inference cluster
+    build/status/…              status of each resource of an observed fleet
+    build/plan.json             the plan, for programs
+    build/report.html           the plan as a report for users
 
-Files are written one by one, each with an atomic rename, ModelReplicas first and removals last. So a run that is killed
-leaves the old state, the new one, or the old one with some new replicas in it, and from each the next run ends in the
-same place. Only files that begin with our first line are ever changed or removed.
+Files are written one by one, each with an atomic rename, ModelReplicas first and removals last. A killed run therefore
+leaves the old state, the new state, or the old state with some new replicas. The next run has the same result in each
+case. A run only changes or removes files that begin with the header line of a build.
 
-State is what no other file holds: ModelReplicas and ModelEndpoints, the volumes of caches and the Jobs that fill them,
-and what was last known of clusters, of the gateway, and of what volumes hold. It is on the disk before anything is made
-of it, and goes after that, so all this holds for a power failure too. A file of it ends with a line of three dots: one
-that was cut off is an error and never counts as absent. All other files are made again from it, whatever is left of
-them.
+State is unique data: ModelReplicas and ModelEndpoints, the volumes of caches and the Jobs that fill them, and the last
+known state of clusters, of the gateway, and of volumes. State is on the disk before the files that depend on it are
+written, and is removed after them. All guarantees therefore also apply to a power failure. A state file ends with a
+line of three dots. A truncated state file is an error and never counts as missing. All other files are composed again
+from the state, even if they are damaged.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ class DirectoryStore:
     def _try_lock(self, path: Path) -> int | None:
         """Return a descriptor that holds the lock, or None if another run holds it.
 
-        Return _READ_ONLY if the lock file does not exist and cannot be created, because the directory is read-only."""
+        Return _READ_ONLY if no run holds the lock, and it cannot be acquired because the directory is read-only."""
         self._may_only_read = ""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -156,7 +156,7 @@ class DirectoryStore:
                 return self._wait_for_writer(path)
             raise StoreError(f"{self.folder} cannot be written: {error.strerror}; {_FIX}") from error
         try:
-            # It is truncated, which another name of it would show.
+            # The lock file is truncated, which would also truncate a file with another name.
             if os.fstat(descriptor).st_nlink > 1:
                 raise StoreError(f"{path} is a hard link to another file: remove it")
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -477,8 +477,7 @@ class _Reader:
             os.close(descriptor)
 
     def _text(self, path: str, name: str, file: str, folder: int) -> str:
-        """Return the text of a file. `path`: its path. `name`: its name in the build. `file`: its name in the open
-        directory."""
+        """Return the text of a file. `name`: its name in the build. `file`: its name in the open directory `folder`."""
         # The first test is cheap, and excludes most files by the kind in their name.
         is_ours = file.partition("-")[0] in _ANY_STATE and is_state(name)
         must_be_complete = is_ours and not (self._elsewhere and not name.startswith("clusters/"))
@@ -521,8 +520,7 @@ def _usual_text(file: str, folder: int) -> str | None:
 
 
 def _opened(path: Path, above: int | None = None) -> int:
-    """Return a descriptor of a directory, by its path or by its name in the open directory `above`. Raise
-    StoreError."""
+    """Return a descriptor of a directory by its path, or by its name in the directory `above`. Raise StoreError."""
     try:
         if above is None:
             return os.open(path, _FOLDER | os.O_NOFOLLOW)

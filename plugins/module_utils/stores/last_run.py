@@ -1,9 +1,9 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""State of the last run, and the ModelReplicas and ModelEndpoints of it in the files of a build.
+"""State of the last run, and its ModelReplicas and ModelEndpoints in the files of a build.
 
-Much of it is written several times: the metadata of a ModelReplica is that of its ModelEndpoint, and the engines of all
-replicas of a deployment are alike. Both are read and checked once for each text that they have, and shared.
+Many parts of the state are repeated: a ModelReplica and its ModelEndpoint have the same metadata, and all replicas of a
+deployment have similar engines. Each unique text is read and validated once, and the result is shared.
 """
 
 from __future__ import annotations
@@ -32,22 +32,26 @@ _NEXT_KEY = re.compile(r"(?<=\n)  (?=[A-Za-z])")
 
 @dataclass(frozen=True)
 class State:
-    """State of the last run: ModelReplicas and ModelEndpoints, composed objects by resource, statuses, and resources as
-    they were `applied` to the control cluster, if it is not known that it `lacks` them.
-
-    `objects` is how many the fleet has by workload cluster, "" for the control cluster. `home`: see `Settings`.
-    `routed` are its ModelRoutes. `history`: digests of the planned ModelReplicas of each inference cluster
-    (`core/planning/recovery.py`)."""
+    """State of the last run."""
 
     existing: Sequence[api.Resource]
+    """ModelReplicas and ModelEndpoints."""
     earlier: Earlier
+    """Lookup of composed objects by resource."""
     statuses: Mapping[Ref, Mapping[str, Any]]
+    """Statuses of resources."""
     applied: Callable[[Ref], Object | None]
+    """Lookup of resources in their form on the control cluster."""
     lacks: Callable[[Ref], bool] = lambda _ref: False
+    """Returns True if the control cluster is known to lack a resource."""
     objects: Mapping[str, int] = field(default_factory=dict)
+    """Number of objects of the fleet by inference cluster, "" for the control cluster."""
     home: Literal["folder", "control"] = "folder"
+    """Location of the state: see `Settings`."""
     routed: Sequence[api.ModelRoute] = ()
+    """ModelRoutes of the last run."""
     history: History = field(default_factory=dict)
+    """Digests of the planned ModelReplicas of each inference cluster (`core/planning/recovery.py`)."""
 
     @property
     def place(self) -> str:
@@ -158,7 +162,7 @@ def _is_list_of_engines(tail: str) -> bool:
 
 
 def _mapping(key: str, lines: str) -> dict[str, Any]:
-    """Return the mapping with this key and these lines below it; an empty one where they are anything else."""
+    """Return the mapping with this key and these lines below it, or {} for other content."""
     read = yaml_lines.read(f"{key}:\n{lines}")
     return read[0][1] if read and len(read) == 1 and list(read[0][1]) == [key] else {}
 

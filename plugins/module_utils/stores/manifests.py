@@ -1,10 +1,11 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Manifests on disk: files, folders and glob patterns -> their bytes.
+"""Manifests on disk: conversion of files, directories, and glob patterns to the bytes of files.
 
-What is read: a file given by name whatever it is called; of a folder, every `*.yaml`, `*.yml` and `*.json` below it;
-of a pattern (`*`, `?`, `[...]`, `**` for any number of folders), the files it matches and the folders likewise. Hidden
-files and folders (`.git`, `.x.yaml.swp`) are skipped unless named. Links are followed, and each real file is read once.
+A path to a file matches the file, with any name. A path to a directory matches every `*.yaml`, `*.yml`, and `*.json`
+file below it. A pattern (`*`, `?`, `[...]`, `**` for any number of directories) matches files and directories. Hidden
+files and directories (`.git`, `.x.yaml.swp`) are skipped unless a path names them. Links are followed, and each real
+file is read once.
 """
 
 from __future__ import annotations
@@ -115,7 +116,7 @@ class _Reader:
                 yield file_path if top else relative
 
     def _walk(self, top: str, suffixes: tuple[str, ...] = SUFFIXES) -> Iterator[str]:
-        """Files below `top`, sorted; each real folder once, so that loops of links end."""
+        """Yield the files below `top`, sorted. Each real directory is visited once, so that loops of links end."""
         folders: set[tuple[int, int]] = set()
         pending = [top]
         while pending:
@@ -141,7 +142,7 @@ class _Reader:
             pending.extend(reversed(below))
 
     def _add_file(self, path: str) -> None:
-        """Read one file, unless it is none, too big, or read already."""
+        """Read one file, except non-files, large files, and files that were already read."""
         if len(self.sources) >= MAX_FILES:
             if not self._full:
                 self._problem(path, f"is one file too many: at most {MAX_FILES} are read", "Read fewer folders at once")
@@ -205,7 +206,7 @@ class _Reader:
 
 
 def _working_directory() -> str:
-    """The working directory, empty when it was removed meanwhile."""
+    """Return the working directory, or "" if it was removed."""
     try:
         return os.path.realpath(os.getcwd())
     except OSError:

@@ -24,7 +24,7 @@ _OURS = (b'{"clusters":', b'{"accounts":')
 
 
 def observations_text(document: Mapping[str, Any]) -> str:
-    """The text of an observation: JSON, a line for each cluster and account, the same for the same observation."""
+    """Return the text of an observation: JSON with a line per cluster and account, equal for equal observations."""
     account_lines = ",\n".join(map(_json, document.get(_ACCOUNTS) or ()))
     section = f'"{_ACCOUNTS}":[\n{account_lines}\n]' if account_lines else ""
     if section and document.keys() == {_ACCOUNTS}:
@@ -50,8 +50,9 @@ def write_observations(path: str, document: Mapping[str, Any]) -> bool:
 def update_accounts(
     path: str, change: Callable[[Sequence[Account]], Sequence[Account]], *, check_mode: bool = False
 ) -> tuple[tuple[Account, ...], tuple[Account, ...]]:
-    """Change the accounts in a file of observations, unless in check mode; all else in it stays. Return the accounts
-    before and after. Raises StoreError."""
+    """Change the accounts in a file of observations, except in check mode. Return the accounts before and after.
+
+    All other content of the file is kept. Raise StoreError."""
     with contextlib.nullcontext() if check_mode else _locked(path):
         text = _read(path)
         document = _document(path, text)

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Objects that earlier runs built of a resource, found by the labels of the objects in a build folder."""
+"""Objects that earlier runs composed of a resource, found by the labels of the objects in a build directory."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def model_routes(values: Iterable[Object]) -> list[api.ModelRoute]:
 
 
 class EarlierObjects:
-    """The objects of a build folder by the resource that they were composed of. Files are parsed when asked for."""
+    """Objects of a build directory by their resource. Files are parsed on first use."""
 
     def __init__(self, folder: str, files: Mapping[str, str]) -> None:
         self._folder = folder
@@ -57,7 +57,7 @@ class EarlierObjects:
         return files_by_namespace
 
     def __call__(self, ref: Ref) -> Sequence[tuple[str, Object]]:
-        """Each object with its workload cluster, or "" for the control cluster."""
+        """Return each object with its inference cluster, or "" for the control cluster."""
         label = names.REPLICA_LABEL if ref.kind == "ModelReplica" else OWNER_LABELS.get(ref.kind)
         if label is None:
             return ()
@@ -86,8 +86,9 @@ class EarlierObjects:
             yield "clusters/", [names.workload_namespace(ref.namespace)]
 
     def _naming(self, label: str, value: str, namespace: str) -> Iterable[str]:
-        """Return the files of a namespace that may have this value of a label. There may be many values to ask for, so
-        all files are searched once."""
+        """Return the files of a namespace that might contain this value of a label.
+
+        All files are searched once, because many values might be requested."""
         files_by_owner = self._by_owner.get((label, namespace))
         if files_by_owner is None:
             files_by_owner = self._by_owner[label, namespace] = self._indexed(label, namespace)

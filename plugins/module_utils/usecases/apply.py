@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Use case: apply a build folder, or a published decision, to the API servers of a fleet, all clusters concurrently."""
+"""Use case: apply a build directory, or a published decision, to all API servers of a fleet concurrently."""
 
 from __future__ import annotations
 
@@ -45,47 +45,44 @@ Connect = Callable[[Client | None], Client]  # pylint: disable=unsupported-binar
 
 @dataclass(frozen=True)
 class Target:
-    """Workload cluster: its connection, and the folder with its objects (empty: its own folder in the build)."""
+    """Inference cluster, with its connection."""
 
     name: str
     connect: Connect
     folder: str = ""
+    """Directory with its objects. If empty, its directory in the build."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of a run.
-
-    `path` is the build folder, empty with `absent`, which deletes all objects of the fleet. `lease` (holder, seconds)
-    is the lock of the fleet, renewed during the run; others then apply no decision, as this run applies to `targets`
-    by itself.
-
-    `decision`: the generation of a decision to apply to the targets instead of a build, 0 for the newest one. Each of
-    them has a lock of its own while it is written to, held by `lease`.
-
-    With `record`, `objects` are applied to every cluster instead of a build, and their inventory is kept under that
-    name, separate from those of builds.
-
-    `guards`: nothing is changed if a model would stop serving although the plan does not ask for it.
-
-    `options` are shared by all clusters. `on_control`: apply to the control cluster too; otherwise it is only read.
-    `definitions`: install the CRDs there.
-    """
+    """Settings of a run."""
 
     path: str
+    """Build directory, empty with `absent`."""
     targets: Sequence[Target] = ()
+    """Inference clusters of the run."""
     control: Connect | None = None
     options: Options = field(default_factory=Options)
+    """Options for all clusters."""
     absent: bool = False
+    """Delete all objects of the fleet."""
     on_control: bool = True
+    """Apply to the control cluster too. Otherwise, the control cluster is only read."""
     definitions: bool = True
+    """Install the CRDs on the control cluster."""
     forks: int = 32
     lock_timeout: float = 60.0
     lease: tuple[str, float] | None = None
+    """Holder and duration (in seconds) of the lock of the fleet. The run renews the lock, and other runs apply no
+    decision, because this run applies to `targets` itself."""
     decision: int | None = None
+    """Generation of a decision to apply instead of a build, 0 for the newest decision. Each target then has its own
+    lock, held by `lease` during writes."""
     objects: Sequence[Object] = ()
     record: str = ""
+    """Name of a separate inventory. `objects` are then applied to every cluster instead of a build."""
     guards: bool = False
+    """Change nothing if a model would stop serving although the plan does not request it."""
 
     def scope(self, cluster: str) -> str:
         """Return the scope of the inventory of a cluster."""
@@ -165,8 +162,8 @@ _Lock = Callable[[str, Client], AbstractContextManager[None]]
 def run(settings: Settings) -> Outcomes:
     """Apply a build, or a decision, to all clusters.
 
-    Raises StoreError for an unusable build, DecisionError for a decision that must not be applied, and ApiError when
-    another run holds the lock of the fleet, and OutageError. Other errors fail only the cluster where they occur."""
+    Raise StoreError for an unusable build, DecisionError for a decision that must not be applied, ApiError if another
+    run holds the lock of the fleet, and OutageError. Other errors fail only the cluster where they occur."""
     if settings.decision is not None and settings.control is not None:
         return _run_decision(settings, settings.decision, settings.control)
     with _locked(settings) as (locked, lock):
@@ -252,16 +249,16 @@ def _run_decision(settings: Settings, generation: int, connect: Connect) -> Outc
 
 @dataclass(frozen=True)
 class Decision:
-    """Decision that others apply.
-
-    `generation`: that of the newest one, 0 for none. `is_new`: it was, or is to be, published. `changed`: the clusters
-    for which it differs from the one before. `failures`: targets that it does not have, with the reason.
-    """
+    """Decision that other runs apply."""
 
     generation: int
+    """Generation of the newest decision, 0 without one."""
     is_new: bool
+    """True if the decision was published, or would be published."""
     changed: tuple[str, ...]
+    """Clusters with differences from the previous decision."""
     failures: Mapping[str, Failure]
+    """Targets that the decision lacks, with the reason."""
 
 
 def decide(settings: Settings, known: dict[str, tuple[str, Packed]] | None = None) -> Decision:
@@ -294,7 +291,7 @@ def decide(settings: Settings, known: dict[str, tuple[str, Packed]] | None = Non
 def _packed_states(
     build: Build, targets: Iterable[Target], known: dict[str, tuple[str, Packed]]
 ) -> dict[str, Packed | StoreError]:
-    """Return the published desired state of each workload cluster in a build, and store it in `known`."""
+    """Return the published desired state of each inference cluster in a build, and store it in `known`."""
     states: dict[str, Packed | StoreError] = {}
     frozen_labels, blocked, copied = build.held_labels(), build.blocked_clusters(), _copied(build)
     replicas, histories = build.replicas(), build.histories()
@@ -321,7 +318,7 @@ def _packed_states(
 
 
 def _copied(build: Build) -> dict[str, list[Mapping[str, Any]]]:
-    """Return the copies of Secrets of each workload cluster that has any."""
+    """Return the copies of Secrets by inference cluster."""
     copied: dict[str, list[Mapping[str, Any]]] = {}
     for entry in build.secret_copies():
         copied.setdefault(text(entry, "cluster"), []).append(entry)
@@ -453,7 +450,7 @@ def _control(settings: Settings) -> tuple[Client | None, ApiError | None]:
 
 
 def desired_states(build: Build, targets: Iterable[Target]) -> dict[str, DesiredState | StoreError]:
-    """Return the desired state of each workload cluster in a build."""
+    """Return the desired state of each inference cluster in a build."""
     frozen_labels, blocked, copied = build.held_labels(), build.blocked_clusters(), _copied(build)
     replicas, histories = build.replicas(), build.histories()
     states: dict[str, DesiredState | StoreError] = {}
@@ -476,10 +473,10 @@ def desired_states(build: Build, targets: Iterable[Target]) -> dict[str, Desired
 def _read(
     settings: Settings,
 ) -> tuple[dict[str, _Desired | Failure], _Desired, Callable[[], Planned] | None]:
-    """Return the desired state of each workload cluster and of the control cluster, and the plan for the guard."""
+    """Return the desired state of each inference cluster and of the control cluster, and the plan for the guard."""
     build = Build(settings.path)
     store = DirectoryStore(settings.path)
-    # Without the lock, parts of two builds could be read.
+    # Without the lock, the run might read parts of two builds.
     with (
         contextlib.nullcontext()
         if settings.options.check_mode

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Use case: build a fleet from manifests into a build folder: read, plan, compare, write."""
+"""Use case: build a fleet from manifests into a build directory. The steps are read, plan, compare, and write."""
 
 from __future__ import annotations
 
@@ -71,28 +71,34 @@ class RefusedError(Exception):
 
 @dataclass(frozen=True)
 class Outcome:
-    """Plan of a run and, for a build, its changes. `before` and `after` are file texts by relative path; `warnings` are
-    about the run itself, not about manifests. `statuses` are those of all resources of a fleet that is observed, as of
-    `now` (RFC 3339). `commit` is the Git commit of the manifests, if there is one. `answer` is that to the question, if
-    one was asked, `survey` has the losses that were tried. `forecast` are the plans after this one, up to the desired
-    state; their files are `after` and their changes `changes` if the run writes nothing. `history`: digests of the
-    ModelReplicas that runs, this one included, planned for each workload cluster."""
+    """Plan of a run and, for a build, its changes."""
 
     plan: Plan
     loaded: Loaded
     changes: Changes = field(default_factory=lambda: Changes((), (), ()))
+    """Changed files. If the run writes nothing, the changes of `forecast`."""
     before: Mapping[str, str] = field(default_factory=dict)
+    """File texts by relative path before the run."""
     after: Mapping[str, str] = field(default_factory=dict)
+    """File texts by relative path after the run. If the run writes nothing, the files of `forecast`."""
     warnings: tuple[str, ...] = ()
+    """Warnings about the run, not about manifests."""
     published: Sequence[Mapping[str, Any]] = ()
     statuses: tuple[Object, ...] = ()
+    """Statuses of all resources of an observed fleet at the time `now`."""
     now: str = ""
+    """Time of the run (RFC 3339)."""
     objects: Sequence[ObjectChanges] | None = None
     commit: str = ""
+    """Git commit of the manifests, if any."""
     answer: Answer | None = None
+    """Result of the what-if query, if any."""
     survey: Survey = field(default_factory=Survey)
+    """Tested losses."""
     forecast: Sequence[Plan] = ()
+    """Plans after this plan, up to the desired state."""
     history: History = field(default_factory=dict)
+    """Digests of the ModelReplicas that this run and earlier runs planned, by inference cluster."""
 
     @property
     def cost_before(self) -> cost_output.Before | None:
@@ -101,7 +107,7 @@ class Outcome:
 
     @property
     def today(self) -> date | None:
-        """Return the day of the run; None for one that has no time."""
+        """Return the day of the run, or None without a time."""
         return date.fromisoformat(self.now[:10]) if self.now else None
 
     @cached_property
@@ -111,7 +117,7 @@ class Outcome:
 
 
 def scheduled(folder: str) -> list[api.Resource]:
-    """Return the ModelReplicas and ModelEndpoints in a build folder. Raises StoreError."""
+    """Return the ModelReplicas and ModelEndpoints in a build directory. Raise StoreError."""
     return last_run.existing(folder, DirectoryStore(folder).read())
 
 
@@ -137,9 +143,9 @@ def draw(outcome: Outcome) -> str:
 
 
 def build(settings: Settings, render: Callable[[Outcome], str] = draw) -> Outcome:
-    """Read, plan, and update the build folder, unless in check mode. Raises ManifestError and StoreError.
+    """Read, plan, and update the build directory, except in check mode. Raise ManifestError and StoreError.
 
-    `render` creates the report page. Nothing depends on that, so its errors are only warnings.
+    `render`: function that creates the report. Its errors are only warnings, because the build does not depend on it.
     """
     with _without_collection():
         return _build(settings, render)
@@ -260,7 +266,7 @@ def _read(store: DirectoryStore, settings: Settings) -> dict[str, str]:
 
 
 def touched(outcome: Outcome) -> list[str]:
-    """Return the workload clusters with changed objects or Secrets to apply."""
+    """Return the inference clusters with changed objects or Secrets to apply."""
     changes = outcome.changes
     files = (*changes.added, *changes.changed, *changes.removed)
     changed_clusters = {name.split("/")[1] for name in files if name.startswith("clusters/")}
@@ -307,7 +313,7 @@ def _planned(settings: Settings, before: Mapping[str, str]) -> Outcome:
 
 
 def _pages(outcome: Outcome, render: Callable[[Outcome], str], name: str) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Return the page by file name, or a warning instead."""
+    """Return the report by file name, or a warning."""
     try:
         return {REPORT_FILE: render(outcome)}, ()
     except Exception as error:  # no error of the page may fail a build that is otherwise complete
@@ -374,8 +380,8 @@ def _tainted(resource: api.Resource) -> api.Resource:
 def _refuse_lost(folder: str, before: Mapping[str, str], changes: Changes, loaded: Loaded) -> None:
     """Raise StoreError for a truncated file that would be removed.
 
-    It may belong to a resource whose manifest has errors now. Such objects have to stay, and the file could not be
-    built again."""
+    It might belong to a resource with an invalid manifest. Such objects must be kept, and the file could not be built
+    again."""
     for name in changes.removed if loaded.invalid else ():
         file_path = os.path.join(folder, name)
         read = list(documents(Source(file_path, before[name].encode())))
@@ -387,8 +393,7 @@ def _refuse_lost(folder: str, before: Mapping[str, str], changes: Changes, loade
 
 
 def _known_statuses(outcome: Outcome) -> set[str]:
-    """Return the files with statuses of earlier runs for resources that still exist, including composed ones and those
-    with invalid manifests."""
+    """Return the status files of earlier runs for existing resources, including composed and invalid resources."""
     statuses = outcome.plan.context.statuses
     if not statuses:
         return set()

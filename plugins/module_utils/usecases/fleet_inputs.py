@@ -67,32 +67,12 @@ Refusable = Literal["outage", "survival", "pending"]
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of a run.
-
-    resources: paths of manifests.
-    folder: build directory. If empty, the run has no state of earlier runs and writes nothing.
-    observations: file with observations of the fleet. If empty, the run assumes that the fleet is in its desired state.
-    rollout: number of clusters that roll out an edit of a deployment at the same time.
-    state: location of the fleet's state: the build directory, or the control cluster as in `observations`. The control
-        cluster can then have additional resources.
-    preview: directory for the built files in check mode.
-    drain: InferenceClusters to drain.
-    prices: file with the price catalog.
-    endpoint_hosts: internal hosts that endpoints may use.
-    hosts: clusters with hosts in the inventory.
-    control_unread: whether the fleet has a control cluster that this run does not read.
-    unknown: action for running replicas that cannot be adopted into the state (`core/planning/recovery.py`): stop, show
-        them and plan without them, or remove them.
-    progress: receives a message while another run holds the lock of the build directory.
-    question: what-if query about the planned fleet.
-    survive: loss that all services must survive.
-    tries_losses: whether the run tries the losses that services must survive.
-    staged: rollout steps on unobserved clusters, as in a Context.
-    refuses: kinds of findings that stop the run before it writes.
-    """
+    """Settings of a run."""
 
     resources: tuple[str, ...]
+    """Paths of manifests."""
     folder: str = ""
+    """Build directory. If empty, the run has no state of earlier runs and writes nothing."""
     options: Options = field(default_factory=Options)
     invalid: Literal["fail", "hold"] = "fail"
     lock_timeout: float = 60.0
@@ -100,21 +80,39 @@ class Settings:
     check_mode: bool = False
     composing: Composing = field(default_factory=Composing)
     observations: str = ""
+    """File with observations of the fleet. If empty, the run assumes that the fleet is in its desired state."""
     rollout: int = 1
+    """Number of clusters that roll out an edit of a deployment at the same time."""
     state: Literal["folder", "control"] = "folder"
+    """Location of the fleet's state: the build directory, or the control cluster as in `observations`. The control
+    cluster can then have additional resources."""
     preview: str = ""
+    """Directory for the built files in check mode."""
     drain: tuple[str, ...] = ()
+    """InferenceClusters to drain."""
     prices: str = ""
+    """File with the price catalog."""
     endpoint_hosts: AllowedHosts = field(default_factory=AllowedHosts)
+    """Internal hosts that endpoints may use."""
     hosts: tuple[str, ...] = ()
+    """Clusters with hosts in the inventory."""
     control_unread: bool = False
+    """True if the fleet has a control cluster that this run does not read."""
     unknown: Literal["stop", "show", "remove"] = "stop"
+    """Action for running replicas that cannot be adopted into the state (`core/planning/recovery.py`): stop, show them
+    and plan without them, or remove them."""
     progress: Progress = unseen
+    """Receives a message while another run holds the lock of the build directory."""
     question: Question | None = None
+    """Query about the planned fleet (what-if query)."""
     survive: Survival | None = None
+    """Loss that all services must survive."""
     tries_losses: bool = False
+    """True if the run tests the losses that services must survive."""
     staged: RolloutStage = ""
+    """Rollout steps on unobserved clusters, as in a Context."""
     refuses: frozenset[Refusable] = frozenset()
+    """Kinds of findings that stop the run before it writes."""
 
 
 def read_manifests(
@@ -127,14 +125,13 @@ def read_manifests(
     clouds: Severity | None = None,
     namespaces: bool = False,
 ) -> Loaded:
-    """Return all resources in `paths`, `added` and `extra_sources`, with all problems. A file in both `paths` and
-    `added` is read once.
+    """Return all resources in `paths`, `added`, and `extra_sources`, with all problems.
 
-    endpoint_hosts: internal hosts that endpoints may use. If None, hosts of endpoints are not checked.
-    clouds: severity of problems with clusters that a cloud would reject. If None, clusters are not checked.
-    namespaces: whether a namespaced resource without a namespace is an error.
+    A file in both `paths` and `added` is read once. `endpoint_hosts`: internal hosts that endpoints may use. If None,
+    hosts of endpoints are not checked. `clouds`: severity of problems with clusters that a cloud would reject. If None,
+    clusters are not checked. `namespaces`: if True, a namespaced resource without a namespace is an error.
 
-    Raises StoreError for manifests in the build directory, because built files must not be read as manifests.
+    Raise StoreError for manifests in the build directory, because built files must not be read as manifests.
     """
     sources, unread = manifests.read(paths, added)
     if folder:

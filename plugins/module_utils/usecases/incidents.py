@@ -80,9 +80,9 @@ class Watch:
         self._open.close()
 
     def turn(self) -> tuple[tuple[incidents.Event, ...], str]:
-        """Read the fleet once; return the new events, and why statuses could not be read, "" when they were.
+        """Read the fleet once. Return the new events, and the reason for unread statuses, or "".
 
-        Events are new until `remember` is called after them: who ends in between gets them again.
+        Events are new until `remember` is called after them. A process that ends before this call reports them again.
         """
         answers = fan_out({name: client.version for name, client in self._clients.items()}, self._settings.width)
         reading = incidents.of_answers(
@@ -105,7 +105,7 @@ class Watch:
 
 
 class _BuildReader:
-    """Reads plan.json, and the statuses of clusters, in a build folder when they have changed."""
+    """Reader of a changed plan.json, and of changed statuses of clusters, in a build directory."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder

@@ -1,7 +1,8 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Sizes of node pools that may be empty, where no autoscaler starts their first node: they grow for the replicas that
-are placed there, and go back to their minimum when nothing is."""
+"""Sizes of node pools with a minimum of zero nodes, if no autoscaler starts their first node.
+
+They grow for the replicas that are placed there, and shrink to their minimum without replicas."""
 
 from __future__ import annotations
 
@@ -33,12 +34,14 @@ _FOREIGN = "was not created by this fleet, and stays as it is. Start nodes there
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of a run. `cloud_connections`: of clusters that are not managed by others, by name, as far as they are
-    reached by their names in a cloud. `fleet`: the fleet that owns the pools. `connect`: connections to clusters."""
+    """Settings of a run."""
 
     cloud_connections: Mapping[str, CloudConnection] = field(default_factory=dict)
+    """Connections to managed clusters by name, for clusters that are reached by their names in a cloud."""
     fleet: str = "default"
+    """Fleet that owns the pools."""
     connect: Mapping[str, Connect] = field(default_factory=dict)
+    """Connections to clusters."""
 
 
 @dataclass(frozen=True)
@@ -213,7 +216,7 @@ class Resizer:
             raise refused
 
     def _change(self, pool: _Pool) -> None:
-        """Read a pool again, as another run or the autoscaler may have changed it, and change it."""
+        """Read a pool again and change it. Another run or the autoscaler might have changed the pool."""
         demand = pool.demand
         self._read.pop((demand.cluster, demand.pool), None)
         size = self._size(demand, pool.options)

@@ -34,29 +34,31 @@ _ROUTING_SECONDS = 20.0
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of a run.
-
-    `building`: the build, without observations and preview; in its check mode nothing is written but `reports`.
-    `observe` reads all clusters, or with an earlier snapshot the control cluster alone. `applying` are all of them and
-    how they are worked on, without a build folder and a lock; both are None where no cluster is contacted. `state`: how
-    far the run goes; with `planned` as in check mode, with `decided` to the control cluster, where others find what
-    they have to apply to workload clusters. `wait`: seconds until what was applied serves. `lease`: seconds after which
-    the lock of a run that was killed ends. `reports`: files for the page of a plan, or where they end in `.json` for
-    the status. `cloud_connections`: of clusters in clouds, for the sizes of their pools. `say` gets a line as each step
-    begins. `progress`: where waits are reported.
-    """
+    """Settings of a run."""
 
     building: fleet_inputs.Settings
+    """Build, without observations and preview. In its check mode, the run writes only `reports`."""
     observe: Callable[[FleetSnapshot | None], FleetSnapshot] | None = None
+    """Reads all clusters or, with an earlier snapshot, only the control cluster. None if the run contacts no
+    cluster."""
     applying: apply.Settings | None = None
+    """All clusters and their options, without a build directory and a lock. None if the run contacts no cluster."""
     state: State = "applied"
+    """Last step of the run. With `planned`, the run changes nothing, as in check mode. With `decided`, it changes only
+    the control cluster, and publishes the decision for inference clusters there."""
     rounds: int = 6
     wait: float = 0.0
+    """Seconds until applied objects must serve."""
     lease: float = 60.0
+    """Seconds until the lock of a killed run expires."""
     reports: tuple[str, ...] = ()
+    """Files for the report of a plan, or, with the ending `.json`, for the status."""
     cloud_connections: Mapping[str, CloudConnection] = field(default_factory=dict)
+    """Connections to clusters in clouds, for the sizes of their pools."""
     say: Callable[[str], None] = lambda _step: None
+    """Receives a line at the start of each step."""
     progress: Progress = unseen
+    """Receives the waits."""
 
 
 @dataclass
@@ -318,7 +320,7 @@ class _Work:
     def _apply(
         self, applying: apply.Settings, targets: Sequence[apply.Target], *, check_mode: bool = False, wait: float = 0.0
     ) -> apply.Outcomes:
-        """Apply the build to clusters, and to the control cluster if `applying` says so. Raises ControlClusterError."""
+        """Apply the build to clusters, and optionally to the control cluster. Raise ControlClusterError."""
         doing = f"Apply to {'every' if targets else 'the control'} cluster"
         options = replace(applying.options, check_mode=check_mode, wait=wait, wait_unchanged=bool(targets))
         with self._step("Compare every cluster with the build folder" if check_mode else doing):
@@ -344,7 +346,7 @@ class _Work:
 
     @contextlib.contextmanager
     def _locked(self, applying: apply.Settings) -> Iterator[apply.Settings]:
-        """Hold the lock of the fleet, where it has a control cluster."""
+        """Hold the lock of the fleet, if it has a control cluster."""
         if applying.control is None:
             yield applying
             return

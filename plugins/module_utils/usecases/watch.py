@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Use case: wait for a change of manifests, of the control cluster or of a workload cluster."""
+"""Use case: wait for a change of manifests, of the control cluster, or of an inference cluster."""
 
 from __future__ import annotations
 
@@ -34,11 +34,12 @@ def of_manifests(paths: Sequence[str]) -> str:
 
 
 def of_snapshot(snapshot: FleetSnapshot) -> dict[str, str]:
-    """Return digests of a snapshot. The digest of an unreachable cluster does not depend on the reason, and none on how
-    much is used of budgets: every request changes that, and no object follows from it.
+    """Return digests of a snapshot.
 
-    That of the control cluster has the versions of Secrets: gateways and replicas need what is new in them, as a key
-    that was rotated, and their values are in no snapshot."""
+    The digest of an unreachable cluster does not depend on the reason. No digest depends on the use of budgets, because
+    every request changes it, and no object depends on it. The digest of the control cluster contains the versions of
+    Secrets, because gateways and replicas require changed values, such as a rotated key. Their values are in no
+    snapshot."""
     digests = {
         f"cluster {name}": "unreachable" if observed.unreachable else digest(_without_use(observed.entry))
         for name, observed in snapshot.clusters.items()

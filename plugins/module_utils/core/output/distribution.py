@@ -46,6 +46,7 @@ class Topology:
     """Maximum that `max_skew` currently allows, relative to the value `fewest`. None without a spread. It only orders
     clusters unless `required` is set."""
     fewest: str
+    """Value with the fewest replicas, "" without a spread."""
     required: bool
 
 

@@ -331,8 +331,7 @@ def _served(plan: Plan, routed: RoutedService, routes: Sequence[RoutedModel], ur
 
 
 def _in_use(routed: RoutedModel) -> Resolution:
-    """Return the endpoints of a service, with weights for the first used priority. All its Model gateways use the same
-    one."""
+    """Return the endpoints of a service, with weights for its first used priority, equal on all its Model gateways."""
     resolution = routed.route.resolution
     entries = routed.route.service.spec.endpoints
     return Resolution(

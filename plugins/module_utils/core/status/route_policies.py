@@ -47,8 +47,7 @@ def trim_policy(guard: Object) -> dict[str, Any]:
 
 
 def guards(guard: Object | None, route: Object) -> bool:
-    """Return True for a policy that is attached to a route or its Gateway (GEP-713), or might be by its label
-    selectors."""
+    """Return True if a policy is or might be attached to a route or its Gateway (GEP-713, label selectors)."""
     return any(_attaches(target, guard, route) for target in _targets(guard)) or any(
         _selects(target, guard, route) for target in entries(guard, "spec", "targetSelectors")
     )
