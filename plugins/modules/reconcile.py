@@ -587,8 +587,8 @@ def _shown(
 def _uncopied(module: AnsibleModule, planned: plan_output.PlanDocument) -> list[plan_output.PlannedSecretCopy]:
     """Return the copies of Secrets that no run creates, for file-based clusters.
 
-    A plan cannot identify a cluster without a host, and neither can a run that does not read the control cluster,
-    because the control cluster might have InferenceClusters."""
+    A plan cannot identify a cluster without a host. A run that does not read the control cluster cannot identify it
+    either, because the control cluster might have InferenceClusters."""
     params = module.params
     hosts = {*(cluster["name"] for cluster in params["clusters"]), *params["others"], *params["hosts"]}
     knows_hosts = params["state"] in ("decided", "applied") and not params["control_unread"]

@@ -194,8 +194,7 @@ class Client:
             return self._pages(again, namespace, labels, fields)
 
     def fetch(self, path: str, query: Query, action: str) -> bytes:
-        """Return the unparsed response to a GET request, for parsing in libraries. `action`: verb phrase for
-        messages."""
+        """Return the unparsed response to a GET request, for libraries with their own parser. `action`: verb phrase."""
         call = Call("get", "GET", path, action, query)
         answer, _unsure = self._requester.answer(call)
         self._requester.check(call, answer)
