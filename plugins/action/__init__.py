@@ -21,6 +21,6 @@ from ansible_collections.modelplane.fleet.plugins.plugin_utils import byte_code
 
 if not any(context.CLIARGS.get(name) for name in ("syntax", "listhosts", "listtags", "listtasks")):
     byte_code.load(*(f"modules.{module.name}" for module in pkgutil.iter_modules(modules.__path__)))
-    # Where Python's own loader imports the collection, Ansible knows no filter of it.
+    # If the default Python loader imports the collection, Ansible has no entry for its filters.
     with contextlib.suppress(KeyError):
         filter_loader.get("modelplane.fleet.topology")

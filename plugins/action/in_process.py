@@ -176,7 +176,7 @@ class _ModuleInProcess:
         raise _Ended(_printable({"changed": False, **result, "msg": msg, "failed": True}), self.no_log_values)
 
 
-# Keys of results whose texts are for people, wherever they are in a result; all other keys have data.
+# Keys of results with texts for people, at any depth of a result. All other keys contain data.
 _FOR_PEOPLE = frozenset(
     {
         "costs",

@@ -152,11 +152,11 @@ WORKLOAD_CLUSTERS = "workload_clusters"
 ENDINGS = ("fleet.yml", "fleet.yaml", "modelplane.yml", "modelplane.yaml")
 KINDS = registry.CLUSTER_KINDS
 REGION_LABEL = "modelplane.ai/region"
-# Changes whenever what is cached does.
+# Version of the cached data. Increase it with each change of their format.
 _CACHE_FORM = 2
 _MOST_WARNINGS = 20
 _OF_CLUSTERS = re.compile("|".join(("inferencec", *registry.KINDS)).encode(), re.IGNORECASE)
-# Names that Ansible gives a meaning of its own.
+# Names with a special meaning in Ansible.
 _TAKEN = ("all", "ungrouped", "localhost")
 # Of sources that are not built by the fleet.
 _REGION_FIELDS = {"AKS": "location", "Vultr": "region"}
@@ -281,7 +281,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
     def _fill(self, config: Mapping[str, Any], descriptions: list[dict[str, Any]]) -> None:
         for group in (CONTROL_PLANE, WORKLOAD_CLUSTERS):
             self.inventory.add_group(group)
-            # On groups, and not on hosts, so that files in group_vars win.
+            # Set on groups, not on hosts, so that files in group_vars have priority.
             self.inventory.set_variable(group, "ansible_connection", "local")
             interpreter = trust_as_template("{{ ansible_playbook_python }}")
             self.inventory.set_variable(group, "ansible_python_interpreter", interpreter)

@@ -406,7 +406,7 @@ def _settings(module: AnsibleModule) -> reconcile.Settings:
     params = module.params
     if params["state"] == "decided" and params["control"] is None:
         module.fail_json(msg="state is decided, and a decision is published on the control cluster: give control")
-    # Whose state it is: that of the control cluster, where there is one.
+    # The state belongs to the control cluster, if there is one.
     state = "folder" if params["control"] is None else "control"
     building = manifests.settings(module, {**params, "state": state})
     building = questions.with_questions(module, building)
@@ -465,7 +465,7 @@ def _warnings(done: reconcile.Run, of_build: Callable[..., list[str]]) -> list[s
 
 def _control_message(error: reconcile.ControlClusterError) -> str:
     message: str = apply_results.cluster_result(error.outcome)["msg"]
-    # A comparison counts what would be done, if this was not in the way.
+    # A comparison counts the changes that a run without this error would make.
     return (message.partition("\n")[2] or message) if error.compared else f"control: {message}"
 
 

@@ -180,7 +180,7 @@ def work(module: AnsibleModule) -> None:
         resources = [*declared_resources.on_control_cluster(module, _COUNTED), *resources]
     stacks = _clusters(resources)
     invalid = {ref.kind for ref in declared.loaded.unusable}
-    # The cluster of an invalid ServingStack is not known.
+    # The cluster of an invalid ServingStack is unknown.
     held_clusters = declared.held_clusters.union(stacks) if "ServingStack" in invalid else declared.held_clusters
     names = module.params["names"]
     requested = held_clusters.union(stacks) if names is None else frozenset(names)

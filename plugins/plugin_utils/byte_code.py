@@ -26,7 +26,7 @@ class Finder:
             return None
         for folder in path or ():
             spec = FileFinder(folder, (SourceFileLoader, SOURCE_SUFFIXES)).find_spec(name)
-            # A folder without __init__.py is a package for Ansible's loader alone.
+            # A directory without __init__.py is only a package for Ansible's loader.
             if spec and spec.loader:
                 return spec
         return None

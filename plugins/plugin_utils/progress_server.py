@@ -18,7 +18,7 @@ from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.progress import Board, Rank
 
-# Of a report. A sender that writes longer lines is no sender of ours.
+# Maximum length of a report. A longer line is not from a sender of this collection.
 _LONGEST = 1 << 14
 _CHUNK = 1 << 16
 _WAITING = 128

@@ -75,7 +75,7 @@ METHODS = ("kubeconfig", "kubeconfig_text", "secret", *registry.BY_NAME, "server
 """Keys of which a connection has exactly one; `context` alone uses the user's kubeconfig."""
 LITERAL_SECRETS = ("token", "kubeconfig_text")
 _WITH_CONTEXT = ("kubeconfig", "kubeconfig_text", "secret")
-# Keys of one method of connecting, which are removed when another one replaces it.
+# Keys of a connection method. They are removed when another method replaces it.
 _METHOD_KEYS = (*METHODS, "context", "token", "ca_file", "ca_text")
 _MOST_PROBLEMS = 20
 

@@ -389,8 +389,8 @@ LEAST: Mapping[str, float] = {
 """Minimum values of numbers."""
 _HOUR, _DAY = 3600, 86400
 MOST: Mapping[str, float] = {
-    # With the rest of the grace period, a terminationGracePeriodSeconds of one day. The pod uses its devices, and a
-    # drain of its node takes, until the period ends.
+    # Together with the rest of the grace period, the maximum is a terminationGracePeriodSeconds of one day. Until the
+    # period ends, the pod uses its devices, and a drain of its node continues.
     "fleet_stream_grace": MOST_GRACE_SECONDS - STOP_SECONDS,
     # The lock of a killed run blocks all other runs until it expires.
     "fleet_lease": _HOUR,
@@ -649,7 +649,7 @@ def misnamed(groups: Mapping[str, Collection[str]]) -> list[str]:
     other_groups = [name for name in sorted(groups) if groups[name] and name not in ("all", "ungrouped")]
     missing = [name for name in _LIKE if not groups.get(name)]
     problem_lines = []
-    # An existing empty group, as of an inventory plugin that has found no cluster yet, is not misspelt.
+    # An existing empty group is not misspelled: an inventory plugin might not have found a cluster yet.
     for name in (group for group in missing if group not in groups):
         alike = _alike(name, other_groups)
         if alike:

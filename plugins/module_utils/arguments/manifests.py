@@ -73,7 +73,7 @@ _NUMBERS = (
     "wait",
 )
 """Options of which no other package checks the minimum."""
-# A person reads some of what a plan is about; the module resource_info shows all of its own.
+# A user reads only some warnings of a plan. The module resource_info shows all warnings.
 _MOST_WARNINGS = 20
 
 

@@ -276,7 +276,7 @@ class _Loader:
         if ref is None and not foreign:
             self._unread.append(_unidentified(item.value))
         if problem is not None:
-            # Of a text that has errors, what it is cannot be said.
+            # The kind of a text with errors is unknown.
             if not problem.path and item.document.problems:
                 return
             self._problems.append(item.locate(problem, None if foreign else ref))
@@ -511,7 +511,7 @@ def _ref(value: Any) -> Ref | None:
         return None
     if not model.NAMESPACED:
         return Ref(model.KIND, "", name)
-    # Of a namespace that is none, a guess would let go of what is in the right one.
+    # Guessing the namespace for an invalid value would remove the objects in the right namespace.
     if namespace is not None and (not isinstance(namespace, str) or holds_key(namespace)):
         return None
     return Ref(model.KIND, namespace or "default", name)

@@ -26,8 +26,8 @@ from .._yaml import (
 from .wire import canonical
 from .yaml_scalars import PLAIN
 
-# Plain texts that some reader would take for a number, a boolean or a date: YAML 1.1 and 1.2, go-yaml and PyYAML differ
-# in what they resolve, so anything that could be one of these is quoted.
+# Plain texts that some reader would parse as a number, a boolean, or a date. YAML 1.1 and 1.2, go-yaml, and PyYAML use
+# different rules, so all possible values of these types are quoted.
 _AMBIGUOUS = re.compile(
     r"[-+.]?[0-9].*|[-+]?\.(inf|nan)|[-+]|~|=|<<|(y|n|yes|no|on|off|true|false|null)", re.IGNORECASE
 )
@@ -157,7 +157,7 @@ _WORDS = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"}
 _BLOCK = re.compile(r"(?=[!-~])[ -~]*[!-~](?:\n+[ -~]*[!-~])*\n?")
 # Those of YAML 1.1.
 _LINE_ENDS = frozenset("\n\r\x85\u2028\u2029")
-# libyaml writes longer keys in another form, and folds texts at a width that no text here comes near.
+# libyaml writes longer keys in another form. It folds texts only at a width that no text here reaches.
 _LONGEST_KEY = 128
 _LONGEST_TEXT = 100_000
 
@@ -184,7 +184,7 @@ def _scalar(text: str) -> str:
         return f'"{text}"' if text.lower() in _WORDS else text
     if _NUMBER_LIKE.fullmatch(text):
         return f'"{text}"'
-    # Its text does not depend on its column, as it takes no second line.
+    # The text does not depend on its column, because it has one line.
     sequence = emitted((SequenceStartEvent(None, None, True, flow_style=False), _text_event(text), SequenceEndEvent()))
     return sequence[2:-1]
 

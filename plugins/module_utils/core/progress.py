@@ -63,7 +63,7 @@ class Line:
         wait = self.wait
         usual = f" (usually {wait.usual})" if wait.usual else ""
         suffix = f" (and {self.more} more)" if self.more else ""
-        # The awaited thing is often the beginning of what was seen of it.
+        # The last observation often begins with the awaited object.
         seen = f"; last seen: {wait.seen}" if wait.seen else ""
         head = f"{wait.cluster or RUN}: {duration(now - wait.since)}"
         full_text = f"{head}{usual}: waiting for {wait.awaited}{seen}{suffix}"

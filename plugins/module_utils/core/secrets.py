@@ -19,7 +19,7 @@ _VAULT = "$ANSIBLE_VAULT;"
 SHORTEST_KEY = 12
 """Characters of the shortest key of a known form."""
 
-# `--api-key=value` and `--api-key value`; what follows is a value only where it is no flag itself.
+# `--api-key=value` and `--api-key value`. The next word is a value only if it is not a flag itself.
 _FLAG = re.compile(r"(?P<flag>(?<![\w.-])--?(?P<name>[A-Za-z][\w.-]*))(?P<gap>=|\s+(?!-))(?P<value>\S+)")
 # `["--api-key", "value"]` and `[--api-key, value]`
 _FLAG_IN_LIST = re.compile(
@@ -27,7 +27,7 @@ _FLAG_IN_LIST = re.compile(
     r"""(?P<value>(?(q)(?:(?!(?P=q))(?:\\["\\]|.))+|[^\s,\]"']+(?=\s{0,8}[,\]])))"""
 )
 _LONE_FLAG = re.compile(r"^ *- ['\"]?(?P<flag>--?(?P<name>[A-Za-z][\w.-]*))['\"]?$")
-# `--header=Name: value` and `-H 'Name: value'`, as curl and others take headers.
+# `--header=Name: value` and `-H 'Name: value'`, the syntax of headers in curl and other programs.
 _HEADER_FLAG = r"(?:--(?:[\w-]+-)?headers?|-H)"
 _HEADER = re.compile(
     rf"(?P<flag>(?<![\w-]){_HEADER_FLAG}(?:=|\s+)(?:''|\\?['\"])?)(?P<name>[\w-]+)(?P<colon>\s*:\s*)(?P<value>[^'\"\\\n]+)"
@@ -57,8 +57,8 @@ _WEBHOOK = re.compile(
     r"|api\.telegram\.org/bot))[^\s'\"\\]+",
     re.IGNORECASE,
 )
-# "name": "value", also with the quotes that YAML doubles, and the same within a quoted text. The text may have been cut
-# within the value. A backslash can be read in one way only: with two, 40 of them would take for ever.
+# "name": "value", also with the quotes that YAML doubles, and inside a quoted text. The text might be truncated within
+# the value. A backslash has only one match: with two matches, 40 backslashes would take exponential time.
 _JSON = re.compile(
     r"""(?P<name>(?P<q>''|["'])(?P<key>[\w.-]{1,100})(?P=q)\s*:\s*)"""
     r"""(?P=q)(?P<value>(?:\\.|(?!(?P=q))[^\\])+)(?:(?P=q)|\\?$)"""
@@ -85,7 +85,7 @@ _REMAINDER = re.compile(
 )
 _END_OF_LINE = re.compile(r"\S*[ \t]*(?:#.*)?\Z")
 _MARKUP = re.compile(r"(?P<name><(?P<key>[A-Za-z][\w.-]{0,60})>)(?P<value>[^<\s]{1,500})(?=</)")
-# {"name": "HF_TOKEN", "value": "..."}, as variables are in JSON and in flow style, in either order, and `setx NAME`.
+# {"name": "HF_TOKEN", "value": "..."}, the form of variables in JSON and in flow style, in any order, and `setx NAME`.
 _COLON = r"""\\?["']?\s{0,8}[:=]\s{0,8}"""
 _VALUE = r"""\\"(?:(?!\\").)+\\"|"(?:[^"\\]|\\.)+"|'[^']+'|\\?["']?[^"',}\]\s\\]"""
 _QUOTED_NAME = rf"""\bname{_COLON}\\?["']?(?P<name>[\w.-]{{1,100}})\\?["']?"""
@@ -101,7 +101,7 @@ _VARIABLES = tuple(
 _LITERAL = re.compile(
     r"""(?P<all>--from-literal[= ]['"]?[\w.-]{1,253}=)(?![A-Z]+\b)(?:"[^"\n]*"?|'[^'\n]*'?|[^\s'"]+)"""
 )
-# User name and password of curl and wget, and the password of programs whose flag for it is short.
+# User name and password of curl and wget, and the password of programs with a short password flag.
 _LOGIN = re.compile(
     r"(?P<all>(?<!\S)(?:-[uU]|--(?:proxy-)?user)[ =]['\"]?[^\s:'\"]{1,100}:"
     r"|\bcurl\b[^\n|;&]{0,120}?\s-[a-zA-Z]{0,8}[uU]['\"]?[^\s:'\"-][^\s:'\"]{0,100}:)(?P<value>[^\s'\"]{3,})"
@@ -109,7 +109,7 @@ _LOGIN = re.compile(
     r"|(?P<netrc>\blogin\s{1,8}\S{1,100}\s{1,8}password\s{1,8})(?P<netrc_password>\S+)"
 )
 _BASIC = re.compile(r"(?P<scheme>\bBasic\s{1,8})(?P<value>[A-Za-z0-9+/]{8,}={0,2})", re.IGNORECASE)
-# A password with a slash; a port or a digest of an image is none.
+# A password with a slash. A port or a digest of an image is not a password.
 _SLASHED_USER_INFO = re.compile(r"://[^\s/@:'\"]{0,100}:(?!\d{1,5}/)[^\s@'\"]{1,256}@(?!sha256:)")
 _BLOCK = re.compile(r"^(?P<indent>[ -]*)(?P<name>[\w.-]{1,80}): *[|>][-+0-9]*$")
 # The deeper lines after a field, and entries of lists with a name and a value in either order.
@@ -133,7 +133,7 @@ _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _SECRETS = ("password", "passwd", "passphrase", "secret", "credential", "apikey", "authorization")
 _LAST = (*_SECRETS, "credentials", "token", "accesskey", "privatekey", "accountkey", "signature", "passcode", "jwt")
 _LAST_ALONE = frozenset({"key", "keys", "pass", "pwd", "pw", "auth", "dsn", "pat", "dockerconfigjson", "dockercfg"})
-# `--auth-tokens`, where `--max-num-batched-tokens` counts those of a model.
+# `--auth-tokens` contains secrets, but `--max-num-batched-tokens` counts tokens of a model.
 _OF_TOKENS = frozenset({"access", "api", "auth", "bearer", "hf", "github", "gitlab", "user"})
 _ABOUT_SECRETS = (
     "file path dir name names ref refs mode type policy length ttl selector namespace namespaces method source url uri "
@@ -169,7 +169,7 @@ _HINT = re.compile(r"token|secret|pass|pw|key|cred|auth|sign|jwt|dsn|pat|dockerc
 _FILE = re.compile(r"[\w.-]+\.(?:txt|key|pem|json|ya?ml|crt|cer|env|conf|toml|p12|jks)\Z")
 _PLACEHOLDER = re.compile(r"(?:[A-Z]+_)?(?:KEY|TOKEN|PASSWORD|SECRET|FILE|VALUE)\Z")
 _SURE_PLACEHOLDER = re.compile(r"(?:[A-Z]+_)?(?:PASSWORD|SECRET|VALUE)\Z|(?:KEY|TOKEN|FILE)\Z")
-# Names of passwords, whose values can be equal to names of files.
+# Names of passwords. Their values can be equal to names of files.
 _PASSWORD = re.compile(r"(?:password|passwd|passphrase|pwd|passcode)\Z", re.IGNORECASE)
 _RANDOM_KEY = re.compile(r"(?=[^a-z]*[a-z])(?=[^A-Z]*[A-Z])(?=[^0-9]*[0-9])[A-Za-z0-9+/_=-]{24,}\Z|[0-9a-f]{32,}\Z")
 _SWITCHES = frozenset({"allow", "enable", "disable", "no", "skip", "use", "trust"})

@@ -124,7 +124,7 @@ NOT_TEMPLATED = "Nothing is templated in manifests: write the value itself"
 """Hint for a value that is a template, which stays as it is."""
 
 
-# In messages, what is before these verbs is the name of a field.
+# In messages, the word before these verbs is the name of a field.
 _WORD = re.compile(r"[a-z]+(?=[\s,;:]|$)(?! (?:is|are|must|and)\b)")
 
 

@@ -338,7 +338,7 @@ def _join_json_pair(match: re.Match[str]) -> str:
     return f"\\U{0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00):08x}"
 
 
-# libyaml has a limit of its own since 0.2.6, far above this one, and meets it first, as it reads ahead of its events.
+# Since 0.2.6, libyaml also has a limit, far above this one. It reaches it first, because it reads ahead of its events.
 _PARSER_DEPTH = "exceeded maximum nesting depth"
 _TOO_DEEP = f"is nested more than {MAX_DEPTH} levels deep"
 _TOO_DEEP_HINT = "No manifest needs that depth"

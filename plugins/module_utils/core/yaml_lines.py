@@ -15,7 +15,7 @@ from typing import Any
 
 from .yaml_scalars import PLAIN, resolve
 
-# The indentation, the dashes of lists, then a key (plain or quoted) with what is behind it, or text.
+# The indentation, the dashes of lists, and then a key (plain or quoted) with its value, or text.
 _LINE = re.compile(r'( *)((?:- )*)(?:(?:([A-Za-z_/][!-9;-~]*)|"([ !#-\[\]-~]*)"):(?: (.+))?|(.+))')
 _COMMENT = re.compile(" *(?:#[\t -~]*)?")
 _ONE_QUOTED = re.compile(r"'((?:[ -&(-~]|'')*)'")
@@ -35,7 +35,7 @@ _MOST_NODES = 900_000
 
 def read(text: str) -> list[tuple[int, dict[str, Any]]] | None:
     """Return the numbered mappings of the documents of a text, or None for other texts and without mappings."""
-    # A line, a dash, and each sign of a flow collection stand for three values at most.
+    # A line, a dash, and each sign of a flow collection represent at most three values.
     if 3 * sum(map(text.count, ("\n", "- ", ",", "{", "["))) > _MOST_NODES or not text.endswith("\n"):
         return None
     try:
@@ -170,7 +170,7 @@ class _Reader:
         """Return the lines of a literal block, without the last line end."""
         first_line = self._lines[self._next]
         indent = first_line[: len(first_line) - len(first_line.lstrip(" "))]
-        # A line of spaces does not say how deep the block is.
+        # A line of spaces does not define the indentation of the block.
         if len(indent) <= self._column or indent == first_line:
             raise _OtherFormError
         block = []

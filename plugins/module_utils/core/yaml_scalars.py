@@ -24,7 +24,7 @@ _WORDS: Mapping[str, Any] = {
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _DECIMAL = re.compile(r"[-+]?(0|[1-9][0-9]*)")
 _BASED = re.compile(r"([-+]?)0(?:[xX]([0-9a-fA-F]+)|[bB]([01]+)|[oO]?([0-7]+))")
-# Behind a leading point, Go takes an underscore between digits only.
+# After a leading point, Go accepts an underscore only between digits.
 _SEPARATOR = re.compile(r"(?<=[0-9])_(?=[0-9])")
 _MAX_INT_TEXT = 66
 

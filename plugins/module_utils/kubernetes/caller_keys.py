@@ -25,10 +25,10 @@ from .errors import AlreadyExists, ApiError, Conflict, NotFound
 
 _SECRET = ("v1", "Secret")
 _SELECTOR = f"{caller_keys.KEYS_LABEL}={caller_keys.KEYS_LABEL_VALUE}"
-# Runs at the same time that write between a read and a write of this one.
+# Maximum number of concurrent writes by other runs between a read and a write of this run.
 _ATTEMPTS = 20
 _OVERTAKEN = (AlreadyExists, Conflict, NotFound)
-# HTTP statuses with which a server says that nothing was written, and from which on it does not know.
+# HTTP statuses: from the first, the server wrote nothing. From the second, the result is unknown.
 _REFUSED, _FAILED = 400, 500
 
 

@@ -21,14 +21,14 @@ from .requester import WRITES, Call, Requester
 from .target import Target
 from .transport import LARGEST_ANSWER, Answer
 
-# Of the timeout of a request, what all pages of a list may take.
+# Maximum time for all pages of a list, as a multiple of the timeout of a request.
 _LIST_TIMES = 10
-# And of the largest answer, what they may have in all.
+# Maximum size of all pages of a list, as a multiple of the largest response.
 _LIST_ANSWERS = 8
 # Limit of consecutive pages without objects. Servers can send empty pages if few objects match the selectors.
 _MOST_EMPTY = 100
 _PAGE = 500
-# A Secret may have 1 MiB, and releases of Helm have much of it: a page has to stay below the largest answer.
+# A Secret can have 1 MiB, and Secrets of Helm releases are large. A page must be smaller than the largest response.
 _PAGE_OF_SECRETS = 50
 _NO_API_SERVER = "Is this the address of an API server, or is there a proxy in between that changes answers?"
 Query = dict[str, str]

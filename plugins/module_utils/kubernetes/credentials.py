@@ -14,7 +14,7 @@ from typing import Protocol
 
 from ..core.secrets import ENCRYPTED, is_encrypted
 
-# A token is renewed when this much of its life is left: a request with it has to arrive.
+# Remaining seconds for the renewal of a token, because a request with the token must arrive before it expires.
 _MARGIN = 60.0
 _FILE_REREAD = 60.0
 

@@ -44,7 +44,7 @@ class ApiError(Exception):
     def __init__(
         self, message: str, *, cluster: str, action: str = "", code: int = 0, reason: str = "", hint: str = ""
     ) -> None:
-        # Servers and what they run write these texts, and terminals show them.
+        # Servers and their extensions write these untrusted texts, and terminals show them.
         message = shown(message, keep="\n")
         super().__init__(message)
         self.message = message
@@ -150,9 +150,9 @@ def unexpected(error: BaseException, cluster: str) -> Unexpected:
     return Unexpected(f"{type(error).__name__} in {where} over what it answers", cluster=cluster)
 
 
-# What the field manager conflict of a server-side apply says: whose the field is.
+# Owner of the field in the field manager conflict of a server-side apply.
 _MANAGER = re.compile(r'conflict with "(?P<manager>[^"]*)"')
-# What server-side apply says of objects that the type does not fit; the server answers them with 500.
+# Messages of server-side apply for objects of a wrong type. The server responds with 500.
 _UNFIT = re.compile(r"failed to (create typed patch object|convert new object)")
 _UNDECLARED = "field not declared in schema"
 _UNDECLARED_HINT = "The server's version of the kind does not have the field: upgrade what defines it, or leave it out"
@@ -227,7 +227,7 @@ def parse_status(body: bytes | str | None) -> Mapping[str, Any]:
     return status if isinstance(status, dict) and status.get("kind") == "Status" else {}
 
 
-# How a server writes values into messages: in quotes, in braces (Go's structures), or bare behind a word for it.
+# Values in messages of a server: in quotes, in braces (Go structures), or without quotes after a certain word.
 _VALUES = re.compile(r"""\{.*\}|"(?:[^"\\]|\\.)*"|(?<=value: )[^\s,;\])]+""", re.DOTALL | re.IGNORECASE)
 
 
@@ -235,7 +235,7 @@ def hidden(text: str, values: Iterable[str], *, quoted: bool = False) -> str:
     """The text without the values, cut to a bearable length; `quoted`: without all that could be a value, too."""
     for value in sorted({value for value in values if len(value) >= 4}, key=len, reverse=True):
         text = text.replace(value, "********")
-    # Before patterns search it that take a time by its square.
+    # The text is truncated first, because some patterns take quadratic time.
     text = text[: 4 * _LONGEST]
     if quoted:
         text = _VALUES.sub("********", text)

@@ -21,9 +21,9 @@ from ..core.yaml_documents import Source, documents
 from .client import Client
 
 _DEFINITION = "CustomResourceDefinition"
-# Bytes of a release, unpacked. A Secret holds 1 MiB of it packed, and whoever may write one decides what that becomes.
 WORKLOADS = ("DaemonSet", "Deployment", "StatefulSet", _DEFINITION)
 """Kinds of objects of a release that become ready."""
+# Maximum bytes of an unpacked release. A Secret contains 1 MiB of packed data, and its writer controls the unpacked size.
 _LARGEST = 32 << 20
 _GZIP = 16 + zlib.MAX_WBITS
 _NUMBER = re.compile("[0-9]{1,18}")
@@ -65,7 +65,7 @@ def _release(
     stamps = [text(labels, name) for name in ("modifiedAt", "createdAt")]
     since = next((int(stamp) for stamp in stamps if _NUMBER.fullmatch(stamp)), 0)
     content = _content(latest)
-    # A revision is superseded by the one after it, also by one that did not come to its end.
+    # The next revision supersedes a revision, even if the next revision did not finish.
     worked = [
         number
         for status in ("superseded", "deployed")

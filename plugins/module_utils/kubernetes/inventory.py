@@ -41,7 +41,7 @@ _SAME_OBJECTS = {CONTROL_SCOPE, GATEWAY_SCOPE}
 apply the gateway, out of the same InferenceGateway."""
 
 _DATA = "objects"
-# How long a namespace may take to be gone, and how the server says that it is not yet (NamespaceLifecycle admission).
+# Maximum time for the deletion of a namespace, and the message of the server until then (NamespaceLifecycle admission).
 _NAMESPACE_SECONDS = 60.0
 _ENDING = "being terminated"
 _POLL_SECONDS = 0.25

@@ -51,7 +51,7 @@ def remove(path: Path) -> None:
 
 def _cluster(target: Target) -> dict[str, Any]:
     cluster_entry: dict[str, Any] = {"server": target.server}
-    # Together they are an error to client-go, and the first one wins here.
+    # client-go rejects both options together, and the first one has priority here.
     if not target.verify:
         cluster_entry["insecure-skip-tls-verify"] = True
     elif target.ca:
@@ -59,7 +59,7 @@ def _cluster(target: Target) -> dict[str, Any]:
     if target.tls_server_name:
         cluster_entry["tls-server-name"] = target.tls_server_name
     if target.proxy:
-        # socks5h is what client-go calls socks5: names are resolved by the proxy.
+        # client-go uses the name socks5 for socks5h: the proxy resolves names.
         cluster_entry["proxy-url"] = target.proxy.replace("socks5h://", "socks5://", 1)
     return cluster_entry
 

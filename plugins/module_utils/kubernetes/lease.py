@@ -112,7 +112,8 @@ class Lease:
             try:
                 self._write(self._seen or self._read(), renewed=True)
             except Conflict:
-                # A write of ours whose answer was lost, or another's: the holder says which.
+                # The response to a write of this run was lost, or another run wrote the Lease. The holder shows the
+                # writer.
                 self._write(self._read(), renewed=True)
 
     def release(self) -> None:

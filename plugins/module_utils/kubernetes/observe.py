@@ -452,7 +452,7 @@ def _missing_from_stack(
             missing += [f"DeviceClass {name} is not there" for name in unknown]
         except Forbidden as error:
             warnings.append(f"DeviceClasses were not read: {reason(error)}")
-    # A gateway in mode Model takes the place of that of the stack, and has a status of its own.
+    # A Model gateway replaces the gateway of the stack, and has its own status.
     if _GATEWAY not in absent and not cluster.hosts_gateway:
         name = f"Gateway {constants.WORKLOAD_GATEWAY_NAMESPACE}/{constants.WORKLOAD_GATEWAY}"
         if gateway is None:

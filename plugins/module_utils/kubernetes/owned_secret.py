@@ -67,7 +67,7 @@ def write(control: Client, place: SecretRef, desired: Mapping[str, str], value: 
         "type": text(live, "type") or "Opaque",
         "data": {place.key: base64.b64encode(value.encode("utf-8")).decode("ascii")},
     }
-    # A key or label of ours that another manager set is set right; in a Secret that is new to us none can be.
+    # Keys and labels of the fleet that another manager changed are overridden. A new Secret has no other manager.
     control.apply(secret, manager=FIELD_MANAGER, force=live is not None)
 
 

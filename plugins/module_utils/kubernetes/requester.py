@@ -34,7 +34,7 @@ from .errors import (
 from .target import Target
 from .transport import LARGEST_ANSWER, Answer, Transport
 
-# What one request may take on a server that was not there for the one before.
+# Timeout of a request to a server that was unreachable for the previous request.
 _SHORT_SECONDS = 5.0
 _MOST_WARNINGS = 50
 WRITES = frozenset({"apply", "create", "replace", "patch", "delete"})

@@ -83,7 +83,7 @@ class SecretAccess:
 
     def _binding(self, namespace: str) -> Object:
         self._user = self._user or self._who_am_i()
-        # Two users of one cluster do not take each other's binding.
+        # Two users of one cluster must not replace each other's binding.
         name = f"modelplane-secrets-{hashlib.sha256(self._user.encode()).hexdigest()[:10]}"
         return {
             "apiVersion": f"{_RBAC}/v1",

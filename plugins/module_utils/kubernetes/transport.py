@@ -30,13 +30,13 @@ from .target import Target, checked_url
 USER_AGENT = "modelplane.fleet"
 _CONNECTIONS = 32
 _CHUNK = 1 << 16
-# An answer may take longer than each wait for it, but not for ever: a trickle would never run into a socket's timeout.
+# A response can take longer than each wait, but not forever: slow data would never reach the timeout of a socket.
 _ANSWER_TIMES = 3
 LARGEST_ANSWER = 64 << 20
 """Bytes, unpacked, of an answer, or of an event of a watch, unless something else is asked for. A page of a list has
 500 objects; of large ones there are few."""
 _LARGEST_ERROR = 1 << 20
-# Of the library and of the system; the others are what numbers in headers and chunks lead to that no server sends.
+# Errors of the library and of the system. The other errors are caused by invalid numbers in headers and chunks.
 _BROKEN = (HTTPError, OSError, ValueError, ArithmeticError, MemoryError)
 _PROXY_SCHEMES = ("http", "https", "socks5", "socks5h")
 

@@ -20,7 +20,7 @@ from .labelled_objects import OURS
 
 _LEAST_SECONDS = 0.1
 _POLL_SECONDS = 0.5
-# Of how many workloads the pods are asked what keeps them from starting.
+# Maximum number of workloads with explained pod failures.
 _MOST_EXPLAINED = 20
 _EXPLAIN_SECONDS = 10.0
 """Seconds after which pods are asked that, while their workload is waited for: it does not change when they fail."""

@@ -46,7 +46,7 @@ SERVED_SECONDS = 30.0
 _POLL_SECONDS = 0.25
 # How often an object is applied that another writer changes or makes at that very moment.
 _MOST_RACES = 3
-# Validation repeats the value that it refuses, all of a pod template if need be, with whatever its variables hold.
+# Validation repeats the rejected value, such as a complete pod template with the secret values of its variables.
 _REPEATED = re.compile(r"((?:Invalid|Unsupported|Duplicate) value: )[{\[](?:.*[}\]](?=: )|.*$)", re.DOTALL)
 _VOLATILE = ("managedFields", "resourceVersion", "generation")
 WHOLE_SERVER = (Unreachable, Unauthorized, Throttled, LockLost)
@@ -174,7 +174,7 @@ class Sender:
         if self.check_mode and ((key.group, key.kind) in self.new_kinds or key.namespace in self.new_namespaces):
             return result(desired, "created", after=desired)
         if before is None and self._role(desired) in self._would_be_new:
-            # The server reads the role that is given, to see whether who gives it has its rights.
+            # The server reads the granted role, because the granting user must have its permissions.
             return result(desired, "created", after=desired)
         try:
             served_object = self._served(desired)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 _COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
-# Refs of branches, of which no part may lead out of the repository.
+# Refs of branches. No part may reference a path outside the repository.
 _REF = re.compile(r"refs/(?!.*\.\.)[^\s\\:?*\[~^]+")
 _MOST_BYTES = 4096
 
@@ -33,7 +33,7 @@ def _commit(path: str) -> str:
             if git.is_dir():
                 return _head(git)
             if git.is_file():
-                # Of a further work tree, or of a submodule, this is a file that names the folder.
+                # In a linked work tree or a submodule, this is a file with the path of the directory.
                 return _head(folder / _text(git).removeprefix("gitdir:").strip())
     return ""
 

@@ -234,7 +234,7 @@ def _held(
     if live_copy is None:
         return None
     cleaned = _cleaned(live_copy, _METADATA)
-    # Labels of a copy are none of its manifest, and one says that an endpoint is that of a replica.
+    # Labels of a copy are not in its manifest. One of them identifies the endpoint of a replica.
     labels = {key: value for key, value in fields(cleaned, "metadata", "labels").items() if key not in _OF_COPIES}
     status = {"status": statuses[ref]} if ref in statuses else {}
     with contextlib.suppress(api.InvalidResource):

@@ -58,7 +58,7 @@ _FIX = "choose another fleet_build, or correct its permissions"
 _MOST_USUAL = 1 << 14
 _OBJECT = re.compile("(control|status|clusters/[^/]+)/(cluster-scoped|namespaces/[^/]+)/([a-z0-9]+)-[^/]+[.]yaml")
 _REPLICA = "modelreplica"
-# By the first folder.
+# Keys are the first directory of a path.
 _STATE_KINDS = {
     "control": frozenset({_REPLICA, "modelendpoint"}),
     "clusters": frozenset({"persistentvolumeclaim", "job"}),
@@ -123,7 +123,7 @@ class DirectoryStore:
             os.write(descriptor, f"process {os.getpid()} on {os.uname().nodename} since {since}\n".encode())
             yield
         finally:
-            # Removed while it is held: a run that waits on this very file sees that it is gone and takes a new one.
+            # The file is removed while its lock is held. A waiting run detects the removal and uses a new file.
             path.unlink(missing_ok=True)
             os.close(descriptor)
 
@@ -310,7 +310,7 @@ class DirectoryStore:
                 # The directory was empty and was removed.
                 continue
             except OSError as error:
-                # Some file systems of networks have nothing to sync of a folder.
+                # Some network file systems do not support the sync of a directory.
                 if error.errno not in (errno.EINVAL, errno.ENOTSUP):
                     raise StoreError(f"{folder} cannot be written: {error.strerror}; {_FIX}") from error
         with contextlib.suppress(OSError):
@@ -592,7 +592,7 @@ def _refuse_torn(path: str | Path, text: str) -> None:
     elif text.startswith(_MARK):
         is_complete = text.count("\n") > 1 and text.endswith("\n")
     else:
-        # Neither is what another owner wrote, for which there is another message.
+        # A file of another owner is not truncated, and has another error message.
         is_complete = not _MARK.startswith(text)
     if not is_complete:
         raise StoreError(f"{path} was modified (it is truncated); {HOW_TO_RESTORE}")

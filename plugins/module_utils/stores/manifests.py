@@ -197,7 +197,7 @@ class _Reader:
         absolute = os.path.normpath(os.path.join(self._base, path))
         if self._base and absolute.startswith(self._base + os.sep):
             path = absolute[len(self._base) + 1 :]
-        # File names are bytes; what is not UTF-8 in them could not be printed.
+        # File names are bytes, and bytes that are not UTF-8 could not be printed.
         return path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
     def _problem(self, path: str, message: str, hint: str = "") -> None:

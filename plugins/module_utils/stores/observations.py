@@ -17,7 +17,7 @@ from ..core.accounts import Account
 from ..core.observation import ObservationError, accounts, accounts_wire
 from .directory import StoreError
 
-# JSON may hold them as they are; YAML, whose reader the file meets as well, may not (YAML 1.2, 5.1).
+# JSON can contain these characters unescaped. YAML cannot (YAML 1.2, 5.1), and YAML readers also read the file.
 _UNPRINTABLE = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
 _ACCOUNTS = "accounts"
 _OURS = (b'{"clusters":', b'{"accounts":')

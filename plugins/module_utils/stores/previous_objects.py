@@ -79,7 +79,7 @@ class EarlierObjects:
             return
         namespaces = {"", constants.SYSTEM_NAMESPACE} if not ref.namespace else {ref.namespace}
         yield "control/", self._by_namespace if ref.kind == "InferenceGateway" else namespaces
-        # Objects of gateways in mode Model on their clusters.
+        # Model gateways have objects on their clusters.
         if ref.kind == "InferenceGateway":
             yield "clusters/", self._by_namespace
         elif ref.kind == "ModelService":

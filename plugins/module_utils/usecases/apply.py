@@ -556,7 +556,7 @@ def _withdraw(settings: Settings, client: Client) -> None:
     """Delete the decisions of the fleet, once no run applies one any more. Raises InUseError."""
     fleet, holder = settings.options.fleet, holder_name(f"absent-{uuid.uuid4()}")
     decisions = Decisions(client, fleet, settings.forks)
-    # No run applies what cannot be read.
+    # No run applies an unreadable decision.
     with contextlib.suppress(DecisionError):
         decisions.supersede(holder, _now())
         for cluster in decisions.clusters():

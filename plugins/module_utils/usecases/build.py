@@ -170,8 +170,8 @@ def _without_collection() -> Iterator[None]:
 
 def _build(settings: Settings, render: Callable[[Outcome], str]) -> Outcome:
     store = DirectoryStore(settings.folder)
-    # Check mode must not leave a trace, so it takes no lock and may read a build that another run is writing. The
-    # manifests are read under the lock, so that a run that waited does not revert the plan of another one.
+    # Check mode must not write files, so it acquires no lock and might read a build that another run is writing. The
+    # manifests are read under the lock, so that a run that waited does not revert the plan of another run.
     with contextlib.nullcontext() if settings.check_mode else store.lock(settings.lock_timeout, settings.progress):
         previous_files = _read(store, settings)
         timestamp = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -196,8 +196,8 @@ def _build(settings: Settings, render: Callable[[Outcome], str]) -> Outcome:
         if settings.check_mode:
             new_pages = {REPORT_FILE: ""} if changes else pages or {REPORT_FILE: ""}
         elif changes or not (pages or store.may_only_be_read):
-            # The page shows the changes of a run, so it stays until the next run with changes. It is deleted before the
-            # changes and written after them: an interrupted run leaves none, and the next run writes it.
+            # The report shows the changes of a run, so it is kept until the next run with changes. It is deleted before
+            # the changes and written after them. An interrupted run leaves no report, and the next run writes it.
             store.write({}, store.compare(pages, {}))
             store.write(new_files, changes)
             new_pages, warnings = _pages(outcome, render, os.path.join(settings.folder, REPORT_FILE))

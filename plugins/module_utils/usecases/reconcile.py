@@ -28,7 +28,7 @@ from ..stores.observations import write_observations
 from . import apply, build, fleet_inputs, pool_sizes
 
 State = Literal["planned", "built", "decided", "applied"]
-# A gateway that works accepts a route within a second or two; without one that does, nothing is worth a longer wait.
+# A working gateway accepts a route within two seconds. Without a working gateway, a longer wait has no benefit.
 _ROUTING_SECONDS = 20.0
 
 
@@ -223,7 +223,7 @@ class _Work:
 
     def _rounds(self, applying: apply.Settings, wait: float) -> None:
         done, clusters = self._done, replace(applying, on_control=False)
-        # Of clusters, what is of an earlier round is of no comparison.
+        # Outcomes of clusters in an earlier pass are not comparable.
         done.clusters.clear()
         done.outdated = len(done.builds) if applying.control else 0
         number, remaining_rounds = 0, self._settings.rounds
@@ -232,12 +232,12 @@ class _Work:
             self._build()
             # Rollout steps do not count as rounds. A rollout ends because each step replaces old replicas.
             remaining_rounds -= 0 if self._has_new_step() else 1
-            # Routes first: what goes away gets no more requests, and what is new gets some when a later round sees it
-            # serve.
+            # Routes first: leaving replicas must not get requests. New replicas get requests when a later pass observes
+            # that they serve.
             routing = min(wait, _ROUTING_SECONDS)
             last_outcomes = [self._keep(self._apply(applying, (), wait=routing))] if applying.control else []
-            # Nodes take minutes to start, so they begin before what needs them is there. The lock is ours still, as the
-            # control cluster was written to.
+            # Nodes take minutes to start, so the run starts them before their replicas exist. The run still holds the
+            # lock, because the write to the control cluster succeeded.
             self._resizer.send(*self._planned)
             touched = self._reached(applying) if number == 0 else self._touched(applying)
             number += 1

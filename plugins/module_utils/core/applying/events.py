@@ -16,7 +16,7 @@ from ..text import cut
 
 # The longest message that API servers accept (Kubernetes, pkg/apis/core/validation/events.go).
 _MOST_CHARACTERS = 1024
-# Reasons of conditions that are not True while all goes as it should.
+# Reasons of conditions that are not True during normal progress.
 _IN_PROGRESS = frozenset(
     {
         "Configuring",

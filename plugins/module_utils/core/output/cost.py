@@ -34,7 +34,7 @@ from .text_table import Row
 
 # The plan evaluated the same selectors, within the budget that users set.
 _OPTIONS = Options(selector_budget=MAX_INT64)
-# List prices change a few times a year, those of spot nodes by the hour.
+# List prices change a few times a year, and spot prices every hour.
 _MOST_DAYS = 90
 
 

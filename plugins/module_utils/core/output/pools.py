@@ -47,7 +47,7 @@ def pool_use(plan: Plan) -> dict[tuple[str, str], PoolUse]:
             per_node = _devices_per_node(pool)
             total, claimed = (pool.nodes + pool.missing) * per_node, _claimed(entries)
             unavailable = pool.missing * per_node + sum(map(sum, pool.unavailable))
-            # Devices in use on nodes that take no new pods are in use.
+            # Used devices on nodes that accept no new pods count as used.
             use[key] = PoolUse(
                 total, claimed - planned_devices, planned_devices, max(0, min(unavailable, total - claimed))
             )

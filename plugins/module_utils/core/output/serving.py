@@ -272,7 +272,7 @@ def _priorities(service: api.ModelService, index: LabelIndex[api.ModelEndpoint])
 def _services(plan: Plan) -> list[ServedService]:
     fleet = plan.context.fleet
     if not fleet.has_model_gateways:
-        # One that is not declared here may have an address all the same, which is observed.
+        # A gateway that is not declared here might still have an observed address.
         is_reached = fleet.has_path_gateway or bool(plan.traffic.address)
         return [
             replace(

@@ -119,7 +119,7 @@ def _hint(plan: Plan, served: ServedService, member: MatchedEndpoint, reason: st
     cluster = place_of_endpoint(member)
     if not cluster:
         return "Correct its ModelEndpoint."
-    # The clusters of replicas have a way of their own for gateways in mode Model.
+    # The clusters of replicas have a separate ingress gateway for Model gateways.
     return _hint_of_cluster(plan, cluster) if reason == served.unused.get(member.endpoint.name) else ""
 
 

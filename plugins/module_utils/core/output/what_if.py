@@ -293,7 +293,7 @@ def _moves(answer: Answer) -> Sequence[Row]:
         name = own_part(named_replica.name, move.deployment) if named_replica else ""
         target = (new.cluster, *_devices(new)) if new else ("-", "-", "-")
         cells = (f"{move.namespace}/{move.deployment or '-'}", name, move.gone.cluster if move.gone else "-", *target)
-        # Where its cluster is lost, the row says it.
+        # The row already contains the loss of the cluster.
         reasons = [move.reason] if move.gone and move.gone.cluster not in answer.lost.clusters else []
         rows.append(((move.namespace, move.deployment, 0), (cells, reasons)))
     for pending in answer.pending:

@@ -262,7 +262,7 @@ def _findings(promise: Promise, driver: str, published: Sequence[PublishedDevice
     offers = [_Offer(device.taint, [_differences(kind, device.value) for kind in promised]) for device in published]
     remaining_offers = list(offers)
     short = []
-    # Kinds that the fewest devices match come first: the devices that they leave match other kinds, not the reverse.
+    # Kinds with the fewest matching devices have priority, because the remaining devices match other kinds.
     for index in sorted(range(len(promised)), key=lambda index: sum(not offer.wrong[index] for offer in offers)):
         suitable = [offer for offer in remaining_offers if not offer.wrong[index] and not offer.taint][
             : promised[index].count

@@ -88,7 +88,7 @@ def _gateway(observed: ObservedCluster | None) -> Object | None:
     gateway = observed.objects.find("Gateway", namespace, constants.WORKLOAD_GATEWAY)
     if not label(gateway, names.GATEWAY_LABEL):
         return gateway
-    # One in mode Model has its place, and does not lead to replicas of the cluster by their paths.
+    # A Model gateway replaces it, and does not route to replicas of the cluster by their paths.
     return observed.objects.find("Gateway", namespace, constants.CLUSTER_GATEWAY) or gateway
 
 

@@ -215,7 +215,7 @@ def _replicas_ready(states: Mapping[tuple[str, int], ReplicaState]) -> Condition
     waiting = [
         f"replica {index} on {cluster}: {cut(state.message)}" if state.message else f"replica {index} on {cluster}"
         for (cluster, index), state in sorted(states.items())
-        # The message of a remembered state is the reason why the current one is not known.
+        # The message of a remembered state is the reason for an unknown current state.
         if not state.ready or (state.message and not state.remembered)
     ]
     omitted_count = len(waiting) - _REASONS_SHOWN

@@ -232,7 +232,7 @@ def _short(
     A device with other attributes than the InferenceClass also counts, because pods claim devices by selectors."""
     remaining = list(usable)
     counts: dict[str, int] = {}
-    # Kinds that the fewest devices match come first: the devices that they leave match other kinds, not the reverse.
+    # Kinds with the fewest matching devices have priority, because the remaining devices match other kinds.
     for kind in sorted(promised, key=lambda kind: sum(device.is_of(kind) for device in published)):
         matching = [device for device in remaining if device.is_of(kind)][: kind.count]
         remaining = [device for device in remaining if device not in matching]
