@@ -162,7 +162,7 @@ ARGUMENTS: dict[str, Any] = {
 }
 _KINDS = ("InferenceClass", "InferenceCluster", "InferenceGateway", "ServingStack", "ModelReplica")
 _COUNTED = ("ModelService", "CallerPolicy")
-"""Kinds that say which budgets a gateway has to keep."""
+"""Kinds that define the budgets of a gateway."""
 Resource = TypeVar("Resource", bound=api.Resource)
 
 
@@ -222,7 +222,7 @@ def _clusters(resources: list[Object]) -> dict[str, dict[str, Any]]:
 
 
 def _gateway(resources: Sequence[api.Resource], live: Sequence[Object]) -> dict[str, Any]:
-    """Return the releases and objects of the InferenceGateway. Raises InvalidResource."""
+    """Return the releases and objects of the InferenceGateway. Raise InvalidResource."""
     desired, is_live = declared_gateway(resources, live)
     if desired is None:
         return {}

@@ -47,7 +47,7 @@ class ApplyError(Exception):
 def run(
     params: Mapping[str, Any], *, check_mode: bool, diff: bool, progress: Progress = unseen
 ) -> tuple[dict[str, Any], list[str]]:
-    """The result of the module for its arguments, and the warnings. Raises ApplyError."""
+    """The result of the module for its arguments, and the warnings. Raise ApplyError."""
     try:
         outcomes = run_apply(settings(params, check_mode, progress))
     except (cluster_options.ArgumentsError, DecisionError, OutageError, StoreError, ApiError) as error:
@@ -117,7 +117,7 @@ def _forget(params: Mapping[str, Any], outcomes: Outcomes, progress: Progress) -
 
 
 def settings(params: Mapping[str, Any], check_mode: bool, progress: Progress = unseen) -> Settings:
-    """Return the settings of a run that reports to `progress`. Raises ApplyError and ArgumentsError."""
+    """Return the settings of a run that reports to `progress`. Raise ApplyError and ArgumentsError."""
     connections = cluster_options.connections(params)
     control = cluster_options.control_connection(params)
     if not connections and control is None:

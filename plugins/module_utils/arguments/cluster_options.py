@@ -42,7 +42,7 @@ class ArgumentsError(Exception):
 
 
 def connections(params: Mapping[str, Any]) -> dict[str, Connection]:
-    """Return the connections of the argument `clusters`, by name, in their order. Raises ArgumentsError."""
+    """Return the connections of the argument `clusters`, by name, in their order. Raise ArgumentsError."""
     bounds = limits(params)
     entries: Sequence[Mapping[str, Any]] = params.get("clusters") or ()
     connections_by_name: dict[str, Connection] = {}
@@ -105,7 +105,7 @@ def cloud_connections(params: Mapping[str, Any], provided: Collection[str]) -> d
 
 
 def forks(params: Mapping[str, Any]) -> int:
-    """Return the number of clusters to process concurrently. Raises ArgumentsError."""
+    """Return the number of clusters to process concurrently. Raise ArgumentsError."""
     width = int(params.get("forks") or 0)
     if width < 1:
         raise ArgumentsError("forks: must be at least 1")
@@ -117,7 +117,7 @@ def _given(options: Mapping[str, Any] | None) -> dict[str, str]:
 
 
 def limits(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the limits on requests as keyword arguments of `connection`. Raises ArgumentsError."""
+    """Return the limits on requests as keyword arguments of `connection`. Raise ArgumentsError."""
     timeout, retries, largest = params.get("timeout"), params.get("retries"), params.get("answer_limit")
     if timeout is not None and not 0 < timeout < float("inf"):
         raise ArgumentsError("timeout: must be a number of seconds above 0")

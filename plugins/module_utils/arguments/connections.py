@@ -51,8 +51,8 @@ OPTIONS: dict[str, Any] = {
     "verify": {"type": "bool", "default": True},
     "impersonate": {"type": "str"},
 }
-"""The keys of a connection, as an Ansible argument spec. Here, and not beside the modules' other arguments, because a
-filter is imported in every task that uses it."""
+"""Keys of a connection, as an Ansible argument spec. They are separate from the modules' other arguments, because every
+task that uses a filter imports it."""
 
 CLUSTER_VARIABLES = (
     "fleet_target",
@@ -66,13 +66,14 @@ CLUSTER_VARIABLES = (
 )
 """Variables of a host of `workload_clusters` for its connection."""
 PROVISION_VARIABLES = ("fleet_provision", "__fleet_cloud_name")
-"""Variables of a host of `workload_clusters` that determine whether the fleet creates its cluster. The second one is
-the name of the cluster in its cloud, in a run in which the cluster does not exist and therefore has no connection."""
+"""Variables of a host of `workload_clusters` that determine if the fleet creates its cluster. The second variable is
+the name of the cluster in its cloud, for a run without the cluster and therefore without its connection."""
 CONTROL_VARIABLES = ("fleet_control", "fleet_control_kubeconfig", "inventory_dir")
 """Variables of the host of `control_plane` for the connection to the control cluster."""
 
 METHODS = ("kubeconfig", "kubeconfig_text", "secret", *registry.BY_NAME, "server")
-"""Keys of which a connection has exactly one; `context` alone uses the user's kubeconfig."""
+"""Connection methods. A connection has exactly one of these keys. Only `context` uses the default kubeconfig of the
+user."""
 LITERAL_SECRETS = ("token", "kubeconfig_text")
 _WITH_CONTEXT = ("kubeconfig", "kubeconfig_text", "secret")
 # Keys of a connection method. They are removed when another method replaces it.
@@ -125,7 +126,7 @@ def is_unused(variables: Mapping[str, Any]) -> bool:
 def provisioned(host: str, variables: Mapping[str, Any], known: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
     """Return the entry of `known` for the cluster of a host if the fleet creates it in a cloud, else an empty mapping.
 
-    Raises ConnectionsError.
+    Raise ConnectionsError.
     """
     about = known.get(variables.get("fleet_cluster") or host) or {}
     if variables.get("fleet_provision", "managed") != "managed" or not about.get("provider"):
@@ -137,7 +138,7 @@ def provisioned(host: str, variables: Mapping[str, Any], known: Mapping[str, Map
 
 
 def cluster_connection(host: str, variables: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return an entry of the argument `clusters`, None for a cluster of files only. Raises ConnectionsError."""
+    """Return an entry of the argument `clusters`, None for a cluster of files only. Raise ConnectionsError."""
     connection_variables = [
         name for name in ("fleet_kubeconfig", "fleet_context", "fleet_connection") if variables.get(name)
     ]
@@ -175,7 +176,7 @@ def cluster_connection(host: str, variables: Mapping[str, Any]) -> dict[str, Any
 
 
 def control_connection(host: str, variables: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the argument `control`, None for a fleet without a control cluster. Raises ConnectionsError."""
+    """Return the argument `control`, None for a fleet without a control cluster. Raise ConnectionsError."""
     where = f"{host}: fleet_control"
     problems: list[str] = []
     connection = _written(where, variables.get("fleet_control"), problems)

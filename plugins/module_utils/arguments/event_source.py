@@ -34,7 +34,7 @@ class SourceError(Exception):
 
 
 def parse(args: Mapping[str, Any]) -> tuple[Settings, float]:
-    """Return the settings of a watch, and the seconds between two readings. Raises SourceError."""
+    """Return the settings of a watch, and the seconds between two readings. Raise SourceError."""
     # Templates of a rulebook result in empty values for unset options. An empty `control` has a meaning.
     set_arguments = {
         name: value for name, value in args.items() if name not in _FOREIGN and value not in ("", None, [])

@@ -472,7 +472,7 @@ OF_CLUSTER_CONNECTION: dict[str, Any] = {
 }
 """Variables of hosts of `workload_clusters` that `connections` reads and validates."""
 ARTIFACTS = ("fleet_outcome",)
-"""Results that playbooks publish, which AWX hands to the next node of a workflow as variables."""
+"""Results that playbooks publish. AWX passes them to the next node of a workflow as variables."""
 KNOWN = frozenset(
     name
     for names in (OF_FLEET, OF_CLUSTER, ARTIFACTS, connections.CLUSTER_VARIABLES, connections.CONTROL_VARIABLES)
@@ -513,7 +513,7 @@ OF_PLAYBOOKS: dict[str, Any] = {
         "clusters.",
     },
 }
-"""Variables with prefixes of roles that determine which tasks of a role a playbook runs."""
+"""Variables with prefixes of roles that select the tasks of a role in a playbook."""
 _TYPES: Mapping[str, tuple[str, tuple[type, ...]]] = {
     "bool": ("true or false", (bool,)),
     "int": ("a whole number", (int,)),

@@ -72,7 +72,7 @@ _NUMBERS = (
     "table_width",
     "wait",
 )
-"""Options of which no other package checks the minimum."""
+"""Options with a minimum that no other package checks."""
 # A user reads only some warnings of a plan. The module resource_info shows all warnings.
 _MOST_WARNINGS = 20
 

@@ -37,7 +37,7 @@ def on_each(
 ) -> dict[str, dict[str, Any]]:
     """Return the result of the work on each cluster of the argument `clusters` (or of `connections`), concurrently.
 
-    Every result has `changed`, `failed` and `msg`, and only these after an ApiError. Raises ArgumentsError.
+    Every result has `changed`, `failed` and `msg`, and only these after an ApiError. Raise ArgumentsError.
     """
     chosen = cluster_options.connections(module.params) if connections is None else connections
 

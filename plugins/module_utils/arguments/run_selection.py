@@ -47,7 +47,7 @@ class Selection:
 
 
 def play_hosts(groups: Mapping[str, Sequence[str]], group: str, selection: Selection) -> list[str]:
-    """Return the hosts of the play of a group. For `control_plane`, return only the first host. Raises SelectionError.
+    """Return the hosts of the play of a group. For `control_plane`, return only the first host. Raise SelectionError.
 
     A play of the group `all` can run on any host."""
     if group == ANY:

@@ -15,9 +15,9 @@ from .api.base import Atomic, Model
 from .api.pricing import Day
 
 EVERYWHERE = "global"
-"""Stands for the region in what an account has for all regions together."""
+"""Region of values that an account has for all regions together."""
 MOST_ACCOUNTS = 10_000
-"""Number of accounts that an observation may have, of which each region is one."""
+"""Maximum number of accounts in an observation. Each region counts as an account."""
 _Name = Annotated[str, Field(min_length=1, max_length=253)]
 _Text = Annotated[str, Field(max_length=253)]
 _Count = Annotated[int, Field(ge=0)]

@@ -26,7 +26,7 @@ from .wire import Object, fields, text
 NEXT_SUFFIX = ".next"
 """Of the entry with the next key of a caller. Names of callers have no dot, so that no caller is named like that."""
 KEY_PREFIX = "mpk_"
-"""Of every key, by which programs that search texts for secrets know one."""
+"""Prefix of every key. Secret scanners recognize keys by it."""
 KEY_BYTES = 32
 """Random bytes of every key."""
 KEY_LENGTH = len(KEY_PREFIX) + -(-KEY_BYTES * 4 // 3)
@@ -35,7 +35,7 @@ KEYS_LABEL = "modelplane.ai/keys"
 KEYS_LABEL_VALUE = "callers"
 """Of all Secrets with keys that the fleet made."""
 TIMES_ANNOTATION = "modelplane.ai/key-times"
-"""Annotation with the time when each key was made, as JSON, by the name of the entry."""
+"""Annotation with the creation times of the keys, as JSON, by the name of the entry."""
 
 State = Literal["present", "rotated", "retired", "revoked"]
 _OWN_LABELS = {names.MANAGED_BY_LABEL: names.MANAGED_BY, KEYS_LABEL: KEYS_LABEL_VALUE}

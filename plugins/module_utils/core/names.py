@@ -21,10 +21,11 @@ LABEL_LIMIT = 63
 """Longest DNS label and longest label value, in characters (RFC 1123, Kubernetes "Labels and Selectors")."""
 
 FILE_LIMIT = 255
-"""Longest name of a file, in bytes (Linux, NAME_MAX). An object's may have 253, and its file names its kind too."""
+"""Longest name of a file, in bytes (Linux, NAME_MAX). The name of an object can have 253 characters, and the name of
+its file also contains the kind."""
 
 REPLICA_LIMIT = 58
-"""Longest replica name: "-pool", the longest suffix that objects of a replica get, still fits into 63 characters."""
+"""Longest replica name. "-pool", the longest suffix of a replica's objects, then fits into 63 characters."""
 
 GANG_LIMIT = 49
 """Longest LeaderWorkerSet name W.
@@ -58,17 +59,17 @@ DRAIN_TAINT = "modelplane.ai/drain"
 """Key of the taint on clusters that are drained on request."""
 PRIORITY_ANNOTATION = "modelplane.ai/priority"
 PREEMPTED_ANNOTATION = "modelplane.ai/preempted-by"
-"""On a ModelReplica that stays until another serves: the deployment (namespace/name) that has its place."""
+"""On a ModelReplica that is kept until another replica serves: the preempting deployment (namespace/name)."""
 NO_NODE_ANNOTATION = "modelplane.ai/no-node-on"
-"""On a ModelReplica: pools (cluster/pool) on which a pod of it found no node earlier; it does not go there again."""
+"""On a ModelReplica: excluded pools (cluster/pool), because a pod of the replica found no node there earlier."""
 ANNOTATIONS = {
     PRIORITY_ANNOTATION: "ModelDeployment",
     PREEMPTED_ANNOTATION: "ModelReplica",
     NO_NODE_ANNOTATION: "ModelReplica",
 }
-"""All annotations that mean something on a kind of the fleet, with that kind."""
+"""All annotations with a meaning for a kind of the fleet, with this kind."""
 SYSTEM_NAMESPACE = "modelplane-system"
-"""Of the fleet's own objects, on the control cluster and on workload clusters."""
+"""Namespace of the fleet's own objects, on the control cluster and on inference clusters."""
 
 _WORKLOADS = "mp"
 _CHILD_DIGITS = 5

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from .text import count, cut, first_lines, without_templates
 
 SCHEMA = "modelplane.ai/notification/v1"
-"""Version of the document. Fields may be added to it, and none is removed or gets another meaning."""
+"""Version of the document. Fields can be added to it, but no field is removed or changes its meaning."""
 Event = Literal["failed", "unready", "pending", "recovered", "changed"]
 EVENTS: tuple[Event, ...] = ("failed", "unready", "pending", "recovered", "changed")
 """The worst first."""
@@ -24,7 +24,7 @@ INCIDENTS: Mapping[str, Event] = {
     "deployment_pending": "pending",
     "deployment_placed": "recovered",
 }
-"""Events of the event source, by their types, with what they are to a hook."""
+"""Events of the event source by type, with their events for a hook."""
 _MOST = 20
 _IN_TEXT = 3
 _REASON = 300

@@ -30,7 +30,7 @@ from .text import short
 from .yaml_documents import Document, Source, documents
 
 HOURS_PER_MONTH = 730
-"""Hours of a month, a twelfth of a year, as the clouds count them."""
+"""Hours of a month, a twelfth of a year, as in the price lists of clouds."""
 _OPTIONS: Mapping[str, PurchaseOption] = {"onDemand": "OnDemand", "spot": "Spot", "reserved": "Reserved"}
 _ATTRIBUTES = ("on_demand", "spot", "reserved")
 _TO_WRITE = "Write currency and prices, or have the playbook modelplane.fleet.prices write a new file"

@@ -18,12 +18,12 @@ from typing import Any, Literal
 from .text import cut
 
 Seen = Callable[[str], None]
-"""A function that takes what was last seen of what is waited for."""
+"""Function that receives the last observation of the awaited object."""
 Progress = Callable[[str, str, str], AbstractContextManager[Seen]]
-"""A context that lasts as long as a wait. Arguments: the cluster, empty for the whole run; what is waited for ("node
-group gpu to be ready"); how long that usually takes ("10 to 15 min"), empty where that is not known."""
+"""Context that lasts as long as a wait. Arguments: the cluster, empty for the whole run. The awaited state ("node group
+gpu to be ready"). The usual duration ("10 to 15 min"), empty if unknown."""
 Rank = Literal["reported", "task"]
-"""Source of a wait. A task is shown only where nothing is reported, which says more."""
+"""Source of a wait. A task is only shown without a report, because a report is more precise."""
 
 RUN = "fleet"
 """The name, in lines, of the whole run."""

@@ -141,7 +141,7 @@ _ABOUT_SECRETS = (
     "size ns subnet subnets block timeout interval days seconds rate"
 )
 _ABOUT = frozenset(_ABOUT_SECRETS.split())
-"""Last words of names about a secret whose values are no secrets: `--api-key-file`, `KEY_BLOCK_SIZE`."""
+"""Last words of names that refer to a secret but have non-secret values: `--api-key-file`, `KEY_BLOCK_SIZE`."""
 _IN_VARIABLE = re.compile(
     r"(?<![a-z])(?:auth|dsn|pat|pw)(?![a-z])|(?:token|pwd|creds|(?<!com)(?<!by)pass|(?<!mon)(?<!hot)keys?)(?![a-z])"
 )

@@ -17,7 +17,7 @@ SHOWN_CHARACTERS = 60
 """Longest part of an offending value that a message repeats."""
 
 JUDGED_CHARACTERS = 4000
-"""Part of a value in which secrets are searched: many times what is shown of it."""
+"""Number of characters of a value that are searched for secrets: many times the number of shown characters."""
 
 KEY_CHARACTERS = 80
 """Longest part of a key that a path repeats."""
@@ -26,10 +26,10 @@ MESSAGE_CHARACTERS = 400
 """Longest part of a message of another program that is repeated."""
 
 LIKENESS = 0.6
-"""From which likeness on a known name is suggested in place of an unknown one (`difflib`)."""
+"""Minimum similarity of a known name to suggest it for an unknown name (`difflib`)."""
 
 MISSPELT = 0.86
-"""From which likeness on an unknown name is taken for a known one that is misspelt."""
+"""Minimum similarity of an unknown name to treat it as a misspelled known name."""
 
 _TEMPLATE = re.compile(r"(?<=\{)(?=[{%#])|\A(?=#jinja2:)")
 """Positions for a space that prevents Ansible from evaluating a text as a template: within delimiters, and before the
@@ -121,7 +121,7 @@ def nearest_key(key: object, candidates: Iterable[str]) -> str:
 
 
 NOT_TEMPLATED = "Nothing is templated in manifests: write the value itself"
-"""Hint for a value that is a template, which stays as it is."""
+"""Hint for a value with a template. The value is unchanged."""
 
 
 # In messages, the word before these verbs is the name of a field.

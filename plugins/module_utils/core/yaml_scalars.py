@@ -29,8 +29,8 @@ _SEPARATOR = re.compile(r"(?<=[0-9])_(?=[0-9])")
 _MAX_INT_TEXT = 66
 
 PLAIN = re.compile(r'-{0,2}[A-Za-z_/](?:[!-9;-~]++|:(?=[!-~])| ++(?=[!"$-~]))*+')
-"""Plain scalars of one line whose end is that of the line: printable ASCII that begins with a letter (dashes may come
-before it), and in which no sign has a meaning for YAML, as `: ` and ` #` have."""
+"""Plain scalars of one line that end with the line. They are printable ASCII, begin with a letter (or with dashes
+before it), and contain no sign with a meaning in YAML, such as `: ` and ` #`."""
 
 
 def resolve(text: str) -> Any:

@@ -137,7 +137,7 @@ class Client:
         return self._found(api_version, kind) is not None
 
     def content_types(self) -> builtins.list[ResourceType]:
-        """Return the types of namespaced objects that can be listed and deleted, in one version each. Raises ApiError
+        """Return the types of namespaced objects that can be listed and deleted, in one version each. Raise ApiError
         if an API group does not respond."""
         groups = self._requester.json(Call("discovery", "GET", "/apis", "find out what is served", {}))
         versions = ["v1"]
@@ -173,7 +173,7 @@ class Client:
             return None
 
     def _object(self, answer: object, action: str) -> dict[str, Any]:
-        """Return the response of the server as an object. Raises Unreachable for other content."""
+        """Return the response of the server as an object. Raise Unreachable for other content."""
         try:
             checked_object: dict[str, Any] = with_metadata(answer)
         except NoObjectError as error:
@@ -352,7 +352,7 @@ class Client:
         self, name: str, namespace: str, port: str, path: str, body: Object, *, codes: Collection[int]
     ) -> Object:
         """Post a document to a port of a Service, by the API server's proxy, once; the JSON object that it answers with
-        any of these codes. Raises ApiError."""
+        any of these codes. Raise ApiError."""
         where = f"{self.resource('v1', 'Service').path(namespace, f'{name}:{port}', 'proxy')}/{path}"
         call = Call("ask", "POST", where, f"ask Service {namespace}/{name}", {}, body, once=True)
         answer, _unsure = self._requester.answer(call)

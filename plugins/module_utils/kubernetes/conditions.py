@@ -29,7 +29,7 @@ FOLLOW_SECONDS = 20.0
 SETTLE_SECONDS = 2.0
 """Wait for proxies after their controller has reported a change. Busy proxies needed 0.1 seconds."""
 READ_SECONDS = 12.0
-"""Wait for the external processors of the AI gateway, which read their configuration every five seconds. Configuration
+"""Wait for the external processors of the AI gateway. They read their configuration every five seconds. Configuration
 in a volume of their pods is one second older."""
 _DEFINITION_SECONDS = 60.0
 _POLL_SECONDS = 0.25

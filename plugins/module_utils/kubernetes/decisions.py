@@ -104,14 +104,14 @@ class Decisions:
             raise self._replaced(head.generation, newest_head)
 
     def index(self, head: Head) -> dict[str, Entry]:
-        """Read the index of a decision. Raises DecisionError."""
+        """Read the index of a decision. Raise DecisionError."""
         try:
             return unpacked_index(head.index, [self._content(self._name(_INDEX))])
         except DecisionError as error:
             raise DecisionError(f"decision {head.generation} cannot be read: {error}. {AGAIN}") from error
 
     def desired_state(self, index: Index, cluster: str) -> DesiredState:
-        """Read the desired state of a cluster. Raises DecisionError."""
+        """Read the desired state of a cluster. Raise DecisionError."""
         if cluster not in index:
             raise DecisionError(
                 f"the decision has no cluster {cluster}, so nothing is applied there or removed: check the name, and "
@@ -196,7 +196,7 @@ class Decisions:
         return True
 
     def clusters(self) -> list[str]:
-        """Return the clusters of the newest decision. Raises DecisionError."""
+        """Return the clusters of the newest decision. Raise DecisionError."""
         head = self.head()
         return sorted(self.index(head)) if head else []
 

@@ -140,7 +140,7 @@ class LockLost(ApiError):
 
 
 UNEXPECTED = (ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError)
-"""Errors that answers of another shape than those of an API server lead to where they are read."""
+"""Errors of code that reads malformed responses."""
 
 
 def unexpected(error: BaseException, cluster: str) -> Unexpected:

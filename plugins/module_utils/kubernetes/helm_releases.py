@@ -23,7 +23,7 @@ from .client import Client
 _DEFINITION = "CustomResourceDefinition"
 WORKLOADS = ("DaemonSet", "Deployment", "StatefulSet", _DEFINITION)
 """Kinds of objects of a release that become ready."""
-# Maximum bytes of an unpacked release. A Secret contains 1 MiB of packed data, and its writer controls the unpacked size.
+# Maximum bytes of an unpacked release. A Secret contains 1 MiB of packed data of an untrusted writer.
 _LARGEST = 32 << 20
 _GZIP = 16 + zlib.MAX_WBITS
 _NUMBER = re.compile("[0-9]{1,18}")

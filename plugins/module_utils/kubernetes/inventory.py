@@ -37,8 +37,8 @@ FLEET_LABEL = "modelplane.ai/fleet"
 CONTROL_SCOPE = "control"
 GATEWAY_SCOPE = "gateway.control-plane"
 _SAME_OBJECTS = {CONTROL_SCOPE, GATEWAY_SCOPE}
-"""Scopes of one fleet that may want the same objects: runs of the fleet and the role control_plane both
-apply the gateway, out of the same InferenceGateway."""
+"""Scopes of one fleet with possibly equal objects. Runs of the fleet and the role control_plane both apply the gateway
+of the same InferenceGateway."""
 
 _DATA = "objects"
 # Maximum time for the deletion of a namespace, and the message of the server until then (NamespaceLifecycle admission).

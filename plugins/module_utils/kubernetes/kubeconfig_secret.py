@@ -88,7 +88,7 @@ def remove(control: Client, place: SecretRef, labels: Mapping[str, str], *, chec
 
 
 def _of_key(control: Client, reference: SecretRef) -> Fixed:
-    """Return a token of the key of an account of a cloud in a Secret. Raises ApiError and AccessError."""
+    """Return a token of the key of an account of a cloud in a Secret. Raise ApiError and AccessError."""
     origin = f"(Secret {reference.namespace}/{reference.name}, key {reference.key})"
     try:
         data = base64.b64decode(text(owned_secret.read(control, reference), "data", reference.key), validate=True)

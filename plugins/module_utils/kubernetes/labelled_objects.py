@@ -18,7 +18,7 @@ GroupKind = tuple[str, str]
 
 SECRET: GroupKind = ("", "Secret")
 DECISION_LABEL = "modelplane.ai/decision"
-"""On ConfigMaps of decisions, which may be many and large, and are read by their names alone."""
+"""Label of ConfigMaps of decisions. They can be numerous and large, so runs read them only by name."""
 OURS = f"{names.MANAGED_BY_LABEL}={names.MANAGED_BY},!{DECISION_LABEL}"
 """Selector of the objects of a fleet."""
 

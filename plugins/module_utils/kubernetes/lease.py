@@ -29,9 +29,9 @@ _API = ("coordination.k8s.io/v1", "Lease")
 _LONGEST_PAUSE = 2.0
 RENEWALS = 3
 _RETRIES = 30
-"""Renewals of a Lease within its duration, and attempts where one fails."""
+"""Renewals of a Lease within its duration (`RENEWALS`), and attempts after an error (`_RETRIES`)."""
 _MOST_SECONDS = 3600
-"""Longest duration of a Lease that `fleet_lease` may ask for."""
+"""Longest duration of a Lease that `fleet_lease` supports."""
 _LONGEST_DURATION = 1 << 31
 
 
@@ -283,7 +283,7 @@ def cluster_locked(
 
 
 def wait_unlocked(client: Client, fleet: str, cluster: str, holder: str, progress: Progress = unseen) -> None:
-    """Wait until no run has the lock of one cluster of a fleet. Raises InUseError."""
+    """Wait until no run has the lock of one cluster of a fleet. Raise InUseError."""
     lease = Lease(client, cluster_lease_name(fleet, cluster), SYSTEM_NAMESPACE, holder)
     if lease.read_holder():
         _acquire(lease, f"the cluster {cluster}", None, progress)

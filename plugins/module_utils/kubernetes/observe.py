@@ -65,15 +65,15 @@ _KINDS = (
     ("v1", "PersistentVolumeClaim"),
     _ROUTE,
 )
-"""Kinds that are composed for workload clusters and whose status is read."""
+"""Kinds of objects on inference clusters with a status that runs read."""
 _STACK = (_GATEWAY, _ROUTE, (f"{constants.POOL_GROUP}/v1", "InferencePool"), _GANG, _SLICE, _DEVICE_CLASS)
 _MOST_VALUES = 40
-"""So many names fit into a label selector before the URL gets too long for some proxies (8 KiB)."""
+"""Maximum number of names in a label selector. Longer URLs exceed the limit of some proxies (8 KiB)."""
 _MOST_EVENTS = 5
-"""Pods, and volume claims, per cluster whose events are read."""
+"""Number of pods, and of volume claims, per cluster with events that runs read."""
 _PATIENCE = {"Pending": 60.0, "Running": 900.0}
-"""Seconds, by phase, that something may be on its way before its events are read: to its containers or its volume; to
-answering, which takes an engine as long as it loads its weights."""
+"""Usual maximum duration in seconds by phase, before events are read: Pending until containers or the volume exist,
+Running until the engine responds. An engine must first load its weights."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ def reason(error: ApiError) -> str:
 
 
 def observe_cluster(client: Client, cluster: ExpectedCluster, fleet: str = "") -> ClusterSnapshot:
-    """Return the snapshot of a cluster, with the inventory of `fleet` unless it is empty. Raises ApiError if the
+    """Return the snapshot of a cluster, with the inventory of `fleet` unless it is empty. Raise ApiError if the
     cluster is unreachable or denies access to our objects, because missing objects would count as deleted."""
     version = ".".join(map(str, client.version()))
     inventory, unread_inventory = read_inventory(client, fleet, client.name)
@@ -478,7 +478,7 @@ def condition_message(value: Object, kind: str, *statuses: str) -> str:
 
 
 def taint_rules(client: Client) -> Sequence[Object]:
-    """Return the DeviceTaintRules of a cluster, none if the cluster does not serve the kind. Raises Forbidden."""
+    """Return the DeviceTaintRules of a cluster, none if the cluster does not serve the kind. Raise Forbidden."""
     served = next((kind for kind in _TAINT_RULES if client.serves(*kind)), None)
     return client.list(*served).items if served else ()
 

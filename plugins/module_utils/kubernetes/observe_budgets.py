@@ -24,9 +24,9 @@ from .errors import ApiError
 from .observe import ClusterSnapshot, clock, listed, reason
 
 _PATIENCE = 5.0
-"""Seconds that the service may take to answer."""
+"""Timeout of the service, in seconds."""
 _SECONDS = 20.0
-"""Seconds after which no further question is asked."""
+"""Seconds until the last query is sent."""
 # An answer about a budget that is spent has the code by which a request would be refused.
 _CODES = (200, 429)
 _SLOW = f"its rate limit service takes more than {_SECONDS:g} seconds to say it"
@@ -34,7 +34,7 @@ _STRANGE = "its rate limit service answers with something else"
 
 
 def with_budgets(snapshot: ClusterSnapshot, client: Client, callers: Callers) -> ClusterSnapshot:
-    """Return the snapshot of a cluster with the budgets of its gateway. Raises ApiError as `observe_budgets` does."""
+    """Return the snapshot of a cluster with the budgets of its gateway. Raise ApiError as `observe_budgets` does."""
     budgets = [budget_wire(budget) for budget in observe_budgets(client, callers, snapshot.traffic_policies)]
     entry = {**snapshot.entry, "budgets": budgets} if budgets else snapshot.entry
     return replace(snapshot, entry=entry, requests=sum(client.requests.values()))

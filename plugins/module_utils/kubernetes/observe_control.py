@@ -41,7 +41,7 @@ _KINDS = (
     (f"{constants.GATEWAY_GROUP}/v1", "HTTPRoute"),
     (f"{constants.GATEWAY_GROUP}/v1", "BackendTLSPolicy"),
 )
-"""Kinds that are composed for the control cluster and whose status is read."""
+"""Kinds of objects on the control cluster with a status that runs read."""
 _GATEWAY = (f"{constants.GATEWAY_GROUP}/v1", "Gateway")
 _GATEWAY_CLASS = (f"{constants.GATEWAY_GROUP}/v1", "GatewayClass")
 _UNKNOWN = "callers keep the rights that they have, as it is not known which of them have keys: {}"

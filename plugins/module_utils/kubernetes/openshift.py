@@ -20,7 +20,7 @@ def is_openshift(client: Client) -> bool:
 
 
 def constraint_names(client: Client) -> frozenset[str]:
-    """Return the names of the SecurityContextConstraints. Raises NotServed."""
+    """Return the names of the SecurityContextConstraints. Raise NotServed."""
     constraints = _resource(client, *CONSTRAINTS, "list SecurityContextConstraints").get().to_dict()
     return frozenset(text(value, "metadata", "name") for value in constraints.get("items") or ())
 

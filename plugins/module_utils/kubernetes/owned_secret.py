@@ -16,7 +16,7 @@ from .connection import SecretRef
 from .errors import ApiError
 
 FIELD_MANAGER = "modelplane.fleet.provision"
-"""Not that of applying, which would take the Secret for one of its own that is no longer desired."""
+"""Differs from the field manager of builds, which would prune the Secret as an undesired object."""
 
 _KIND = ("v1", "Secret")
 

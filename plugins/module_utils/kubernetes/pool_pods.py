@@ -10,7 +10,7 @@ from .client import Client
 
 _ENDED = ("Succeeded", "Failed")
 _OF_EVERY_NODE = ("DaemonSet", "Node")
-"""Owners of pods that come with a node and go with it: DaemonSets, and the node itself of static pods."""
+"""Owners of pods that exist only with their node: DaemonSets, and the node itself for static pods."""
 
 
 def pods_on_pool(client: Client, pool: str) -> list[Object]:

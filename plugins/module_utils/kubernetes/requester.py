@@ -38,7 +38,7 @@ from .transport import LARGEST_ANSWER, Answer, Transport
 _SHORT_SECONDS = 5.0
 _MOST_WARNINGS = 50
 WRITES = frozenset({"apply", "create", "replace", "patch", "delete"})
-"""Verbs of Requester.sent that change something on the server. What was only tried is counted as "dry-run"."""
+"""Verbs of Requester.sent that change objects on the server. Dry runs have the verb "dry-run"."""
 # Characters of a token that is part of no other word.
 _LONG = 16
 

@@ -33,8 +33,8 @@ _CHUNK = 1 << 16
 # A response can take longer than each wait, but not forever: slow data would never reach the timeout of a socket.
 _ANSWER_TIMES = 3
 LARGEST_ANSWER = 64 << 20
-"""Bytes, unpacked, of an answer, or of an event of a watch, unless something else is asked for. A page of a list has
-500 objects; of large ones there are few."""
+"""Default maximum size of an unpacked response, or of an event of a watch, in bytes. A page of a list contains 500
+objects, or fewer large objects."""
 _LARGEST_ERROR = 1 << 20
 # Errors of the library and of the system. The other errors are caused by invalid numbers in headers and chunks.
 _BROKEN = (HTTPError, OSError, ValueError, ArithmeticError, MemoryError)
@@ -54,7 +54,7 @@ class Transport:
     """Connections to one server, made when they are needed. Safe for several threads."""
 
     def __init__(self, target: Target, limit: int = LARGEST_ANSWER) -> None:
-        """`limit`: bytes of the largest answer. Raises AccessError for certificates and proxies that cannot be used."""
+        """`limit`: bytes of the largest answer. Raise AccessError for certificates and proxies that cannot be used."""
         self._target = target
         self._limit = limit
         self._proxy = target.proxy or environment_proxy(target.server)

@@ -23,7 +23,7 @@ _POLL_SECONDS = 0.5
 # Maximum number of workloads with explained pod failures.
 _MOST_EXPLAINED = 20
 _EXPLAIN_SECONDS = 10.0
-"""Seconds after which pods are asked that, while their workload is waited for: it does not change when they fail."""
+"""Interval in seconds for reading failures of pods during a wait, because failing pods do not change their workload."""
 
 
 def wait_ready(

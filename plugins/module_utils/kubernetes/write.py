@@ -41,7 +41,7 @@ GONE: frozenset[Action] = frozenset({"deleted", "unchanged"})
 """Actions of successful deletions."""
 
 SERVED_SECONDS = 30.0
-"""Seconds that a kind may take to be served after its definition was applied."""
+"""Maximum seconds until a kind is served after its CRD was applied."""
 
 _POLL_SECONDS = 0.25
 # How often an object is applied that another writer changes or makes at that very moment.
@@ -50,7 +50,7 @@ _MOST_RACES = 3
 _REPEATED = re.compile(r"((?:Invalid|Unsupported|Duplicate) value: )[{\[](?:.*[}\]](?=: )|.*$)", re.DOTALL)
 _VOLATILE = ("managedFields", "resourceVersion", "generation")
 WHOLE_SERVER = (Unreachable, Unauthorized, Throttled, LockLost)
-"""Errors after which nothing more is sent to a server."""
+"""Errors that prevent all further requests to a server."""
 
 _TWIN = "-modelplane-check"
 

@@ -40,7 +40,7 @@ class Files:
         return content_digest.hexdigest()
 
     def objects(self) -> list[Object]:
-        """Return every object in these files, without the Namespaces of users in a build. Raises StoreError if an
+        """Return every object in these files, without the Namespaces of users in a build. Raise StoreError if an
         object is not readable, because a missing object would be deleted."""
         return _objects(self.contents, self.own)
 

@@ -82,7 +82,7 @@ class ControlCluster:
         return number if live_copy is not None and _is_published(live_copy) and isinstance(number, int) else None
 
     def existing(self) -> list[api.Resource]:
-        """Return the ModelReplicas and ModelEndpoints that earlier runs composed. Raises StoreError."""
+        """Return the ModelReplicas and ModelEndpoints that earlier runs composed. Raise StoreError."""
         return [
             _state(value)
             for value in self._resources

@@ -94,7 +94,7 @@ def routed(files: Mapping[str, str]) -> list[api.ModelRoute]:
 
 
 def existing(folder: str, files: Mapping[str, str]) -> list[api.Resource]:
-    """Return the ModelReplicas and ModelEndpoints of the last run. Raises StoreError."""
+    """Return the ModelReplicas and ModelEndpoints of the last run. Raise StoreError."""
     resources: list[api.Resource] = []
     reader = _Reader()
     for name, text in state_files(files).items():
@@ -168,7 +168,7 @@ def _mapping(key: str, lines: str) -> dict[str, Any]:
 
 
 def _resources(file_path: str, text: str) -> list[api.Resource]:
-    """Return the resources in a file of the state. Raises StoreError."""
+    """Return the resources in a file of the state. Raise StoreError."""
     resources: list[api.Resource] = []
     read = list(documents(Source(file_path, text.encode())))
     if not read:

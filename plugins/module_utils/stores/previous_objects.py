@@ -24,7 +24,7 @@ OWNER_LABELS = {
     "InferenceCluster": names.CLUSTER_LABEL,
 }
 _ANY = ""
-"""Value of a label that is not known before a file is parsed."""
+"""Value of a label that is unknown before a file is parsed."""
 
 
 def model_routes(values: Iterable[Object]) -> list[api.ModelRoute]:

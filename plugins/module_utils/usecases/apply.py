@@ -40,7 +40,8 @@ from ..stores.directory import DirectoryStore, StoreError
 from .apply_guard import planned_by_build, planned_on_control, refuse_outages
 
 Connect = Callable[[Client | None], Client]  # pylint: disable=unsupported-binary-operation
-"""Function that connects to a cluster, given the client of the control cluster, which may store the kubeconfig."""
+"""Function that connects to a cluster. Its argument is the client of the control cluster, which can store the
+kubeconfig."""
 
 
 @dataclass(frozen=True)
@@ -222,7 +223,7 @@ def _cluster_lock(
 
 
 def _run_decision(settings: Settings, generation: int, connect: Connect) -> Outcomes:
-    """Apply a decision to the targets. Raises DecisionError."""
+    """Apply a decision to the targets. Raise DecisionError."""
     fleet = settings.options.fleet
     with connect(None) as control:
         decisions = Decisions(control, fleet)
@@ -375,7 +376,7 @@ def _apply_all(
     """Apply the desired state of each target, and `state` to the control cluster. `error`: reason why the control
     cluster has a connection but no client. `planned`: returns the plan for the outage guard.
 
-    Raises OutageError before any write."""
+    Raise OutageError before any write."""
     sources = Sources(control)
     work: dict[str, _Work] = {}
     for target in settings.targets:
@@ -418,7 +419,7 @@ class _Work:
 
 
 def _guarded(settings: Settings, work: Mapping[str, _Work], planned: Callable[[], Planned]) -> dict[str, _Work]:
-    """Read all servers, and return the remaining work on them. Raises OutageError."""
+    """Read all servers, and return the remaining work on them. Raise OutageError."""
     preparations = fan_out({name: job.prepare for name, job in work.items()}, settings.forks)
     try:
         prepared = {name: result for name, result in preparations.items() if isinstance(result, Prepared)}
@@ -553,7 +554,7 @@ def _replica_notes(state: DesiredState) -> Notes | None:
 
 
 def _withdraw(settings: Settings, client: Client) -> None:
-    """Delete the decisions of the fleet, once no run applies one any more. Raises InUseError."""
+    """Delete the decisions of the fleet, once no run applies one any more. Raise InUseError."""
     fleet, holder = settings.options.fleet, holder_name(f"absent-{uuid.uuid4()}")
     decisions = Decisions(client, fleet, settings.forks)
     # No run applies an unreadable decision.

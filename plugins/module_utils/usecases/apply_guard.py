@@ -49,7 +49,7 @@ def refuse_outages(prepared: Mapping[str, Prepared], planned: Callable[[], Plann
 
 
 def planned_by_build(build: Build) -> Planned:
-    """Return the plan of a build. Raises StoreError."""
+    """Return the plan of a build. Raise StoreError."""
     serving = {_name(value) for value in build.replica_statuses() if _is_serving(value)}
     services = {
         _label_values(text(service, "namespace"), text(service, "name")): frozenset(
@@ -80,7 +80,7 @@ def plan_document(planned: Planned) -> dict[str, Any]:
 
 
 def planned_on_control(control: Client) -> Planned:
-    """Return the plan of the newest decision on the control cluster. Raises ApiError."""
+    """Return the plan of the newest decision on the control cluster. Raise ApiError."""
     replicas, endpoints = _listed(control, api.ModelReplica), _listed(control, api.ModelEndpoint)
     serving = {_name(value) for value in replicas if _is_serving(value)}
     services = {

@@ -122,7 +122,7 @@ def scheduled(folder: str) -> list[api.Resource]:
 
 
 def plan_only(settings: Settings) -> Outcome:
-    """Read and plan without writing. Raises ManifestError and StoreError."""
+    """Read and plan without writing. Raise ManifestError and StoreError."""
     return _planned(settings, _read(DirectoryStore(settings.folder), settings) if settings.folder else {})
 
 

@@ -236,7 +236,7 @@ def _recovered(
     """Return the state with the replicas that were adopted from clusters, and warnings about these replicas. `scaled`
     returns the number of replicas of a deployment on the control cluster.
 
-    Raises StoreError for replicas that cannot be adopted, unless the run may remove them."""
+    Raise StoreError for replicas that cannot be adopted, unless the run may remove them."""
     resources = (*loaded.resources, *loaded.unresolved)
     recovery = recover(state.existing, state.history, observed, resources, loaded.invalid)
     problem = recovery.problem(state.place)
@@ -367,7 +367,7 @@ def _refuse_unknown_hosts(loaded: Loaded, hosts: Iterable[str]) -> None:
 
 
 def read_prices(path: str, name: str = "fleet_prices") -> Catalogue | None:
-    """Return the price catalog in the file of a variable, None without a file. Raises PricesError, StoreError."""
+    """Return the price catalog in the file of a variable, None without a file. Raise PricesError, StoreError."""
     if not path:
         return None
     data = _content(name, path)
@@ -424,7 +424,7 @@ def _observation(path: str, data: bytes) -> Any:
 def _statuses(folder: str, files: Mapping[str, str]) -> dict[Ref, Mapping[str, Any]]:
     """Return the status of each resource as of the last run.
 
-    Raises StoreError for unreadable state; other unreadable statuses are skipped."""
+    Raise StoreError for unreadable state; other unreadable statuses are skipped."""
     statuses: dict[Ref, Mapping[str, Any]] = {}
     for name, text in status_files(files).items():
         path = os.path.join(folder, name)

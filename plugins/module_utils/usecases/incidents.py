@@ -48,7 +48,7 @@ class Settings:
 
 
 class _Reader(Protocol):
-    """Reads statuses. Raises StoreError or ApiError when they cannot be read."""
+    """Reads statuses. Raise StoreError or ApiError when they cannot be read."""
 
     def read(self) -> incidents.Reading: ...
 
@@ -57,7 +57,7 @@ class Watch:
     """Watch of a fleet. A context manager that closes its connections."""
 
     def __init__(self, settings: Settings, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
-        """Raises StoreError for a state that cannot be read, ApiError for a connection that cannot be right."""
+        """Raise StoreError for a state that cannot be read, ApiError for a connection that cannot be right."""
         self._settings = settings
         self._now = now
         self._open = ExitStack()

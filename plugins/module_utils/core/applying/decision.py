@@ -25,7 +25,7 @@ from .managed_fields import digest
 
 FORMAT = "modelplane.fleet/decision/1"
 LARGEST = 64 * 1024 * 1024
-"""Bytes that the objects of a cluster, or an index, may have at most when they are no longer compressed."""
+"""Maximum size of the objects of a cluster, or of an index, after decompression, in bytes."""
 
 _WITHOUT_NAMESPACE = frozenset(
     {
@@ -34,7 +34,7 @@ _WITHOUT_NAMESPACE = frozenset(
         ("trust.cert-manager.io", "Bundle", constants.MODEL_GATEWAY_CA),
     }
 )
-"""Objects without a namespace that are composed for workload clusters, beside Namespaces: of gateways in mode Model."""
+"""Objects without a namespace for inference clusters, in addition to Namespaces. Model gateways require them."""
 _MOST_PARTS = LARGEST // PART_BYTES + 1
 _GENERATION = re.compile("[1-9][0-9]{0,14}")
 
@@ -72,7 +72,7 @@ class Head:
 
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> Head:
-        """Return the head that the data of a ConfigMap has. Raises DecisionError."""
+        """Return the head that the data of a ConfigMap has. Raise DecisionError."""
         generation = text(data, "generation")
         if text(data, "format") != FORMAT or not _GENERATION.fullmatch(generation):
             raise DecisionError("it is not in the format of this version")
@@ -176,7 +176,7 @@ def packed_index(index: Index) -> Packed:
 
 
 def unpacked_index(expected: str, parts: Iterable[bytes]) -> dict[str, Entry]:
-    """Return the index with the digest `expected`. Raises DecisionError."""
+    """Return the index with the digest `expected`. Raise DecisionError."""
     entries = _unpacked(Entry(expected, 1), parts)
     index = {}
     for cluster, entry in entries.items():

@@ -101,7 +101,7 @@ def to_parts(inventory: Inventory, limit: int = PART_BYTES, notes: Notes | None 
 
 
 def of_parts(texts: Iterable[str]) -> tuple[dict[Key, Entry], dict[str, Any]]:
-    """Return the inventory and the notes of all parts, in any order. Raises InventoryError."""
+    """Return the inventory and the notes of all parts, in any order. Raise InventoryError."""
     bodies: dict[int, Sequence[str]] = {}
     heads = set()
     for part_text in texts:
@@ -129,7 +129,7 @@ def _note_lines(name: str, value: Any) -> list[str]:
 
 
 def _notes(lines: Iterable[str]) -> dict[str, Any]:
-    """Return the notes of an inventory with a valid digest. Raises InventoryError."""
+    """Return the notes of an inventory with a valid digest. Raise InventoryError."""
     chunks: dict[str, str] = {}
     for line in lines:
         fields = _loaded(line)

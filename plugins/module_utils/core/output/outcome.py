@@ -19,7 +19,7 @@ from .what_if import summary as what_if_summary
 
 SCHEMA_VERSION = 1
 STRICT = ("pending", "unready", "unreachable", "drift", "warnings")
-"""Kinds of findings that `fleet_strict` may name."""
+"""Kinds of findings that `fleet_strict` supports."""
 _FATAL = ("outage", "rollout", "survival", "defect")
 # Of each kind of finding; the outcome has all of them.
 _MOST_FINDINGS = 20

@@ -35,7 +35,7 @@ from .serving import (
 from .text_table import NO_BREAK, Row, lines, wrapped
 
 SCHEMA_VERSION = 1
-"""Version of the format of plan.json. It changes with a field that is removed or gets another meaning."""
+"""Version of the format of plan.json. It changes if a field is removed or changes its meaning."""
 _TITLES = ("DEPLOYMENT", "REPLICA", "CLUSTER", "POOL", "DEVICES", "STATE")
 _UNCOUNTED = "Budgets while the rate limit service or Valkey does not answer"
 _SERVICE_TITLES = ("SERVICE", "URL", "IN USE")

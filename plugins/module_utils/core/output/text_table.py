@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from ..text import printable
 
 NO_BREAK = "\u00a0"
-"""Space at which no line of text ends."""
+"""Space without a line break."""
 _LEAST = 10
 
 Row = tuple[Sequence[str], list[str]]

@@ -32,10 +32,10 @@ MOST_IN_REQUEST = 250
 _NOT_COUNTED = "its rate limit service does not count it yet"
 _TOO_MANY = f"its gateway has more than {MOST_QUESTIONS} counters, which are not all asked for"
 _SPAN = 60
-"""Seconds. Rate limit windows begin at multiples of it, so that times are rounded to it."""
+"""Unit in seconds. Rate limit windows begin at its multiples, so times are rounded to it."""
 
 Callers = Mapping[tuple[str, str], Sequence[str]]
-"""Callers whose use is asked for, by namespace and name of their CallerPolicy."""
+"""Callers to query, by namespace and name of their CallerPolicy."""
 Budget = tuple[str, str, str]
 """Namespace, policy, name."""
 

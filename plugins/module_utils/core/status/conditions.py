@@ -38,11 +38,11 @@ OWNED = frozenset(
         "UsageKnown",
     }
 )
-"""Types that this collection writes: those that no longer apply are removed, other types are kept."""
+"""Types that this collection writes. It removes obsolete conditions of these types, and keeps other types."""
 
 NOT_OBSERVED = "NotObserved"
 DECLARED = "Declared"
-"""Reason in conditions of a cluster whose objects are files, which is not observed, and of its replicas and caches."""
+"""Reason in conditions of a file-based cluster, which is unobserved, and of its replicas and caches."""
 READY = "Ready"
 
 _MOST_CHARACTERS = 4000

@@ -23,7 +23,7 @@ _ANY_ROUTE: Object = {
     "metadata": {"name": HEALTH, "namespace": constants.SYSTEM_NAMESPACE},
     "spec": {"parentRefs": [{"name": constants.MODEL_GATEWAY}]},
 }
-"""Route of a gateway in mode Model, of which all policies on any of its listeners count."""
+"""Route of a Model gateway that counts all policies of all its listeners."""
 _NODE_ADDRESSES = ("ExternalIP", "InternalIP", "ExternalDNS", "InternalDNS", "Hostname")
 """Types of node addresses (Kubernetes API reference, NodeAddress), most widely reachable first."""
 

@@ -18,7 +18,7 @@ from .workloads import any_availability, pod_failures
 
 _ROUTING = "RoutingReady"
 _REQUIRED = frozenset({"Service", "EndpointSlice", "BackendTLSPolicy", *WORKLOADS})
-"""Kinds of objects without which requests do not arrive."""
+"""Kinds of objects that requests require."""
 
 
 def model_endpoint(

@@ -62,7 +62,7 @@ class ReplicaState:
 
 
 DECLARED = ReplicaState(True, True, serving=True, declared=True)
-"""State of a replica on a cluster whose objects are files: it is assumed to be as desired."""
+"""State of a replica on a file-based cluster. Its desired state is assumed."""
 
 
 def replica_state(

@@ -26,7 +26,7 @@ _TARGETS = ("targetRef", "targetRefs", "targetSelectors")
 _HTTP_ROUTE, _GATEWAY = "HTTPRoute", "Gateway"
 
 Contested = Mapping[str, Sequence[Object]]
-"""Policies by which routes may not be guarded as they should, by namespace."""
+"""Policies that might prevent the protection of routes, by namespace."""
 
 
 def is_ours(guard: Object) -> bool:

@@ -31,7 +31,7 @@ _STUCK = frozenset(
 EVENT_CONDITION = "modelplane.ai/Event"
 """Condition that observers add to an object for a failure that is reported by events only."""
 NODE_LOST = "NodeLost"
-"""Reason of that condition for a pod whose deletion waits for a node that is lost."""
+"""Reason of that condition for a pod with a deletion that waits for a lost node."""
 
 _PREEMPTION = re.compile(
     r"(?:\s*(?:still not schedulable|no new claims to deallocate|deallocation of one ResourceClaim completed))?"
