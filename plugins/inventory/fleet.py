@@ -185,7 +185,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
         self._fill(config, descriptions)
 
     def _checked(self, path: str) -> dict[str, Any]:
-        """The options of this plugin, with absolute paths."""
+        """Return the options of this plugin, with absolute paths."""
         written_options = self.loader.load_from_file(path, cache="none")
         known_options = {"plugin", *self.option_definitions}
         problems = [
@@ -328,7 +328,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
 
 
 def _groups(cluster: Mapping[str, Any]) -> list[str]:
-    """The groups of a cluster by its description."""
+    """Return the groups of a cluster by its description."""
     names = [f"source_{cluster['source'].lower()}"]
     if cluster["region"]:
         names.append(f"region_{cluster['region']}")

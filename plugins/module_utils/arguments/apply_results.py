@@ -47,7 +47,7 @@ class ApplyError(Exception):
 def run(
     params: Mapping[str, Any], *, check_mode: bool, diff: bool, progress: Progress = unseen
 ) -> tuple[dict[str, Any], list[str]]:
-    """The result of the module for its arguments, and the warnings. Raise ApplyError."""
+    """Return the result of the module for its arguments, and the warnings. Raise ApplyError."""
     try:
         outcomes = run_apply(settings(params, check_mode, progress))
     except (cluster_options.ArgumentsError, DecisionError, OutageError, StoreError, ApiError) as error:
@@ -82,7 +82,7 @@ def run(
 
 
 def _plan_on_control(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the plan on the control cluster; empty if the control cluster is missing or unreachable."""
+    """Return the plan on the control cluster, or an empty plan if the control cluster is missing or unreachable."""
     connection = cluster_options.control_connection(params)
     if connection is not None:
         with contextlib.suppress(ApiError), connect(connection, None, write_cache=False) as client:
@@ -233,7 +233,7 @@ def _connect(connection: Connection, check_mode: bool) -> Callable[[Client | Non
 
 
 def _named(outcomes: Outcomes) -> Iterator[tuple[str, Outcome]]:
-    """Yield every cluster by its name in messages; the control cluster last."""
+    """Yield every cluster by its name in messages. The control cluster is last."""
     yield from outcomes.clusters.items()
     if outcomes.control is not None:
         yield cluster_options.CONTROL, outcomes.control

@@ -38,7 +38,7 @@ CLUSTERS: dict[str, Any] = {
 
 
 class ArgumentsError(Exception):
-    """Invalid arguments; the message has one line for each problem."""
+    """Invalid arguments. The message has one line for each problem."""
 
 
 def connections(params: Mapping[str, Any]) -> dict[str, Connection]:
@@ -64,7 +64,7 @@ def connections(params: Mapping[str, Any]) -> dict[str, Connection]:
 
 
 def control_connection(params: Mapping[str, Any]) -> Connection | None:
-    """Return the connection of the argument `control`, None without; an empty one uses the kubeconfig of kubectl."""
+    """Return the connection of the argument `control`, or None. Empty options use the kubeconfig of kubectl."""
     control_options = params.get("control")
     if control_options is None:
         return None

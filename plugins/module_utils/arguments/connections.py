@@ -82,7 +82,7 @@ _MOST_PROBLEMS = 20
 
 
 class ConnectionsError(Exception):
-    """Invalid variables of connections; `problems` has a line for each."""
+    """Invalid variables of connections. `problems`: one line for each problem."""
 
     def __init__(self, problems: Sequence[str]) -> None:
         super().__init__("\n".join(first_lines(problems, _MOST_PROBLEMS)))
@@ -124,7 +124,7 @@ def is_unused(variables: Mapping[str, Any]) -> bool:
 
 
 def provisioned(host: str, variables: Mapping[str, Any], known: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Return the entry of `known` for the cluster of a host if the fleet creates it in a cloud, else an empty mapping.
+    """Return the entry of `known` for the cluster of a host if the fleet creates it in a cloud, and {} otherwise.
 
     Raise ConnectionsError.
     """
@@ -305,7 +305,7 @@ def _set_by(variables: Mapping[str, Any], names: Mapping[str, str]) -> dict[str,
 
 
 def _written(where: str, value: Any, problems: list[str]) -> dict[str, Any]:
-    """Return the keys of a connection with a value; add problems of unknown keys and wrong types."""
+    """Return the keys of a connection with a value. Add problems of unknown keys and wrong types."""
     if value is None or value == "":
         return {}
     return _options(where, value, OPTIONS, problems)

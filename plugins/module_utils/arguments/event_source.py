@@ -30,7 +30,7 @@ _FOREIGN = ("eda_feedback_queue",)
 
 
 class SourceError(Exception):
-    """Invalid arguments; the message has one line for each problem."""
+    """Invalid arguments. The message has one line for each problem."""
 
 
 def parse(args: Mapping[str, Any]) -> tuple[Settings, float]:

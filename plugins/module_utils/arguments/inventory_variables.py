@@ -702,7 +702,7 @@ def _hint(name: str, known: Mapping[str, Collection[str]]) -> str:
 
 
 def image_problems(given: Mapping[str, Any] | None, name: str) -> list[str]:
-    """Return a line for each value of `images` that no container runtime can pull; messages call them `name`."""
+    """Return a line for each value of `images` that no container runtime can pull. `name`: its name in messages."""
     return [
         f"{name}.{key} is {image!r}, and must be a reference to an image, such as registry.example.com/folder/name:tag"
         for key, image in (given or {}).items()
@@ -752,7 +752,7 @@ def _read(given: Mapping[str, Any], spec: Mapping[str, Any]) -> tuple[dict[str, 
 
 
 def _in_words(name: str, value: Any, option: Mapping[str, Any]) -> list[str]:
-    """Return the problems of the value of a variable; empty if a nested value causes them."""
+    """Return the problems of the value of a variable, or none if a nested value causes them."""
     choices = option.get("choices")
     if not choices:
         due, kind = _TYPES.get(option["type"], ("", ()))

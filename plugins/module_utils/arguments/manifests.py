@@ -173,7 +173,7 @@ def failures(module: AnsibleModule) -> Iterator[None]:
 
 
 def fail(module: AnsibleModule, problems: Sequence[Problem], place: str = "the manifests") -> NoReturn:
-    """Fail with all problems, each once. The action shows `origin` as the place of the failure."""
+    """Fail with all problems, without duplicates. The action shows `origin` as the location of the failure."""
     first_located = next((problem for problem in problems if problem.file), None)
     module.fail_json(
         msg=f"{count(len(problems), 'error')} in {place}",
@@ -231,7 +231,7 @@ def warnings(loaded: Loaded, *, errors: bool = True, more: Sequence[str] = ()) -
 
 
 def all_warnings(loaded: Loaded, *, more: Sequence[str] = ()) -> list[str]:
-    """Return all warnings without duplicates; `warnings` returns only some of them."""
+    """Return all warnings without duplicates. The function `warnings` returns only some of them."""
     return list(dict.fromkeys([*more, *map(str, (*loaded.errors, *loaded.warnings))]))
 
 

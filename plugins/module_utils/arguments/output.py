@@ -25,7 +25,7 @@ OUTPUT: dict[str, Any] = {
 
 
 def check_query(module: AnsibleModule) -> None:
-    """Fail for a query that is no JMESPath expression, before anything else is done."""
+    """Fail for a query that is not a JMESPath expression, before any other work."""
     query = module.params["query"]
     if query:
         need(module, late={"jmespath": lambda: importlib.import_module("jmespath")})

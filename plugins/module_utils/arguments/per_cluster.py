@@ -61,8 +61,8 @@ def on_each(
 def end(module: AnsibleModule, results: Mapping[str, Mapping[str, Any]], *, may_fail: bool = True) -> NoReturn:
     """End the module with the results of all clusters, according to its argument `on_error`.
 
-    The result named `control` is separate from the others when the module has that argument. Without `may_fail` the
-    module always succeeds."""
+    If the module has the argument `control`, the result with this name is separate. Without `may_fail`, the module
+    always succeeds."""
     failed = [name for name, result in results.items() if result["failed"]]
     changed = any(result["changed"] for result in results.values())
     module_result: dict[str, Any] = {"changed": changed, "failed_clusters": failed}

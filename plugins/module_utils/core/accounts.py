@@ -60,7 +60,7 @@ class Offering(Model):
 
 
 class Zone(Model):
-    """Zone of the region. Names of zones may differ by account, IDs do not."""
+    """Zone of the region. Names of zones can differ between accounts, but IDs cannot."""
 
     name: _Name = Field(description="Name, as manifests have it.")
     id: _Name = Field(description="ID.")

@@ -164,7 +164,7 @@ _LONGEST_TEXT = 100_000
 
 @lru_cache(maxsize=1 << 12)
 def _key(key: Any) -> str:
-    """A key, with its colon."""
+    """Return the text of a key, with its colon."""
     kind = type(key)
     if kind is not str or len(key) > _LONGEST_KEY:
         raise _OtherTextError
@@ -177,7 +177,7 @@ def _key(key: Any) -> str:
 
 @lru_cache(maxsize=1 << 15)
 def _scalar(text: str) -> str:
-    """A text of one line."""
+    """Return the YAML text of a one-line value."""
     if len(text) > _LONGEST_TEXT or not _LINE_ENDS.isdisjoint(text):
         raise _OtherTextError
     if PLAIN.fullmatch(text):
@@ -191,7 +191,7 @@ def _scalar(text: str) -> str:
 
 @lru_cache(maxsize=1 << 10)
 def _block(text: str, indent: str) -> str:
-    """A text of several lines, without its last line end."""
+    """Return the YAML text of a value with several lines, without its last line end."""
     if len(text) > _LONGEST_TEXT or not _BLOCK.fullmatch(text):
         raise _OtherTextError
     mark, body = ("|", text[:-1]) if text.endswith("\n") else ("|-", text)

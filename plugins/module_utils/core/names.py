@@ -146,9 +146,9 @@ def object_prefix(replica: str) -> str:
 
 
 def gang_name(replica: str, engine: str) -> str:
-    """The name of the LeaderWorkerSet of an engine, at most 49 characters (see GANG_LIMIT).
+    """Return the name of the LeaderWorkerSet of an engine, at most 49 characters (see GANG_LIMIT).
 
-    Its hash has 40 bits because the cut may leave nothing of the hash inside the replica's name.
+    Its hash has 40 bits, because the cut name might not contain the hash of the replica's name.
     """
     full = f"{replica}-{engine}"
     return _cut(full, full, GANG_LIMIT, _WIDE_DIGITS)
@@ -182,6 +182,6 @@ def _cut(text: str, hashed: str, limit: int, digits: int) -> str:
 
 
 def _service_prefix(name: str) -> str:
-    """The name with the characters that a Service name may have, starting with a letter (RFC 1035 label)."""
+    """Return the name with only valid characters of a Service name, starting with a letter (RFC 1035 label)."""
     label = name.replace(".", "-")
     return label if label[:1].isalpha() else f"m-{label}"

@@ -68,14 +68,14 @@ def printable(text: str, keep: str = "") -> str:
 
 
 def field_path(base: str, key: object) -> str:
-    """The path of a field: `base.key`, or `base["key"]` for a key that is no plain name."""
+    """Return the path of a field: `base.key`, or `base["key"]` for a key with special characters."""
     if isinstance(key, str) and len(key) <= KEY_CHARACTERS and re.fullmatch(r"[A-Za-z_][A-Za-z0-9_-]*", key):
         return f"{base}.{key}" if base else key
     return entry_path(base, key)
 
 
 def entry_path(base: str, key: object) -> str:
-    """The path of an entry of a map with free keys: `base["key"]`."""
+    """Return the path of an entry in a map with free keys: `base["key"]`."""
     if isinstance(key, str):
         return f"{base}[{json.dumps(key if len(key) <= KEY_CHARACTERS else _cut(key), ensure_ascii=False)}]"
     return f"{base}[{short_value(key)}]"

@@ -281,7 +281,7 @@ class _FileReader:
         return offset
 
     def _stream(self, text: str, first_line: int) -> Iterator[Document]:
-        """Documents up to the first that cannot be read to its end; that one is last, without a value."""
+        """Yield the documents up to the first unreadable document, which is last and has no value."""
         builder: _Builder | None = None
         try:
             for event in events(text):
@@ -411,8 +411,10 @@ class _Builder:
     """Builds one document from parser events, without recursion."""
 
     def __init__(self, text: _Text, parser_line: int, first_line: int, budget: int) -> None:
-        """The parser began at line `parser_line` of the file, the document begins at line `first_line`, and it may hold
-        `budget` values."""
+        """Create the reader of a document.
+
+        `parser_line`: start line of the parser in the file. `first_line`: start line of the document. `budget`: maximum
+        number of values."""
         self.value: Any = None
         self.children: Any = None
         self.first_line = self.line = first_line

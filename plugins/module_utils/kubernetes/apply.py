@@ -196,8 +196,10 @@ class _Run:
         return self._options.notes not in (None, store.notes) and bool(self._comparison.desired or store.own)
 
     def _note_deletions(self) -> None:
-        """Add notes about objects that have been terminating for long. In check mode, also add notes about all desired
-        objects that are being deleted; without check mode, their results contain the message."""
+        """Add notes about objects that have been terminating for long.
+
+        In check mode, also add notes about all desired objects that are being deleted. Otherwise, their results contain
+        the message."""
         current_time, desired = datetime.now(UTC), self._comparison.desired
         self.notes += [
             f"{key} {deletion(live, current_time)}"

@@ -81,7 +81,7 @@ def ensure(
 
 
 def _read(control: Client, name: str) -> tuple[Object | None, list[Object]]:
-    """Return the Secret of this name, and all others with keys."""
+    """Return the Secret with this name, and all other Secrets with keys."""
     listing = control.list(*_SECRET, namespace=SYSTEM_NAMESPACE, labels=_SELECTOR).items
     key_secrets = {text(secret, "metadata", "name"): secret for secret in listing if caller_keys.is_ours(secret)}
     live = key_secrets.pop(name, None) or control.get(*_SECRET, name, SYSTEM_NAMESPACE)

@@ -126,7 +126,7 @@ class Client:
         return (int(numbers[0]), int(numbers[1])), str(answer.get("gitVersion") or "")
 
     def resource(self, api_version: str, kind: str) -> ResourceType:
-        """Return the type that the server serves; raises NotServed."""
+        """Return the type of a served kind. Raise NotServed."""
         resource_type = self._found(api_version, kind)
         if resource_type is None:
             self._not_served(api_version, kind)
@@ -274,7 +274,7 @@ class Client:
         return self._on_object("create", "POST", obj, query, dry_run, "")
 
     def replace(self, obj: Object, *, subresource: str = "") -> Object:
-        """Optimistic PUT: raises Conflict when the object is no longer at its metadata.resourceVersion."""
+        """Replace an object with an optimistic PUT. Raise Conflict if its metadata.resourceVersion is outdated."""
         return self._on_object("replace", "PUT", obj, {"fieldManager": FIELD_MANAGER}, False, subresource)
 
     def delete(
@@ -314,7 +314,7 @@ class Client:
         return True
 
     def token(self, name: str, namespace: str, seconds: int) -> str:
-        """A new token of a ServiceAccount, for about this long; the server may shorten it."""
+        """Return a new token of a ServiceAccount with this approximate lifetime. The server can shorten it."""
         path = self.resource("v1", "ServiceAccount").path(namespace, name, "token")
         body = {
             "apiVersion": "authentication.k8s.io/v1",
@@ -351,8 +351,9 @@ class Client:
     def ask_service(
         self, name: str, namespace: str, port: str, path: str, body: Object, *, codes: Collection[int]
     ) -> Object:
-        """Post a document to a port of a Service, by the API server's proxy, once; the JSON object that it answers with
-        any of these codes. Raise ApiError."""
+        """Post a document to a port of a Service through the API server's proxy, without retries. Raise ApiError.
+
+        Return the JSON object of a response with one of these codes."""
         where = f"{self.resource('v1', 'Service').path(namespace, f'{name}:{port}', 'proxy')}/{path}"
         call = Call("ask", "POST", where, f"ask Service {namespace}/{name}", {}, body, once=True)
         answer, _unsure = self._requester.answer(call)

@@ -204,7 +204,7 @@ def _authority(connection: Connection) -> str:
 
 
 def _user(name: str) -> str:
-    """A name that can be in a header."""
+    """Return the user name to impersonate. Raise AccessError if a header cannot contain it."""
     if not name.isascii() or not name.isprintable():
         raise AccessError("impersonate has characters that cannot be sent")
     return name
@@ -216,7 +216,7 @@ def _in_cloud(login: Login, server: str) -> Target:
 
 
 def _standard(context: str) -> Target:
-    """Return the target of kubectl without arguments: its kubeconfig files, else the service account of this pod."""
+    """Return the target of kubectl without arguments: its kubeconfig files, or the service account of this pod."""
     files = kubeconfig.standard_files()
     if files:
         return kubeconfig.load([kubeconfig.read_file(path) for path in files], context)

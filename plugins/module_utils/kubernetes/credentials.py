@@ -52,7 +52,7 @@ Mint = Callable[[str], Grant]
 
 
 class Credentials(Protocol):
-    """Authentication of the requests of one client. Every method may raise AccessError."""
+    """Authentication of the requests of one client. Every method can raise AccessError."""
 
     def authorization(self) -> str:
         """Return the value of the Authorization header, or "" without one."""
@@ -75,7 +75,7 @@ def bearer(token: str) -> str:
 
 
 def basic(user: str, password: str) -> str:
-    """The Authorization header of a user and password (RFC 7617)."""
+    """Return the Authorization header of a user and password (RFC 7617)."""
     return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode("ascii")
 
 
@@ -97,7 +97,7 @@ class Fixed:
 
 
 class TokenFile:
-    """A token in a file that another program renews, such as a service account's; read again once a minute."""
+    """Token in a file that another program renews, such as a service account token. The file is read once a minute."""
 
     def __init__(self, path: Path, client_certificate: ClientCertificate | None = None) -> None:
         self._path = path
@@ -130,7 +130,7 @@ class TokenFile:
 
 
 class Minted:
-    """Credentials that a function makes, again shortly before they expire. Safe for several threads."""
+    """Credentials from a function that is called again shortly before they expire. Thread-safe."""
 
     def __init__(self, mint: Mint, client_certificate: ClientCertificate | None = None) -> None:
         self._mint = mint

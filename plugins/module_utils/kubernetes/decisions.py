@@ -97,7 +97,7 @@ class Decisions:
         return head
 
     def check(self, head: Head) -> None:
-        """Raise DecisionError if a decision that was read is no longer the newest, or not for others to apply."""
+        """Raise DecisionError if a decision is no longer the newest decision, or other runs must not apply it."""
         newest_head = self.newest(head.generation)
         if newest_head != head:
             # Generations restart at 1 if all decisions were deleted, so heads are compared instead of generations.

@@ -37,7 +37,7 @@ class ResourceType:
     subresources: frozenset[str] = frozenset()
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
-        """The path of the collection, or of an object in it."""
+        """Return the path of the collection, or of an object in it."""
         segments = ["/apis" if "/" in self.api_version else "/api", self.api_version]
         if self.namespaced and namespace:
             segments += ["namespaces", quote(namespace, safe="")]
@@ -176,7 +176,7 @@ class Cache:
         }
 
     def _folder_is_ours(self, *, make: bool) -> bool:
-        """Return True if no other user can write there."""
+        """Return True if no other user can write to the cache directory."""
         try:
             if make:
                 self._folder.parent.parent.mkdir(parents=True, exist_ok=True)

@@ -90,7 +90,7 @@ class NotServed(ApiError):
 
 
 class NotFound(ApiError):
-    """404 of an object that had to be there, or of its namespace."""
+    """Response 404 for a required object, or for its namespace."""
 
 
 class AlreadyExists(ApiError):
@@ -114,7 +114,7 @@ class Invalid(ApiError):
 
 
 class Gone(ApiError):
-    """410: the resourceVersion is too old for a watch; list again."""
+    """Response 410: the resourceVersion is too old for a watch. The caller must list again."""
 
 
 class Throttled(ApiError):
@@ -144,7 +144,7 @@ UNEXPECTED = (ArithmeticError, AttributeError, LookupError, MemoryError, Recursi
 
 
 def unexpected(error: BaseException, cluster: str) -> Unexpected:
-    """The error of a cluster over one of UNEXPECTED, with the place in the code."""
+    """Return the error of a cluster for one of UNEXPECTED, with the location in the code."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
     where = f"{os.path.basename(frame.filename)}:{frame.lineno}"
     return Unexpected(f"{type(error).__name__} in {where} over what it answers", cluster=cluster)
@@ -232,7 +232,7 @@ _VALUES = re.compile(r"""\{.*\}|"(?:[^"\\]|\\.)*"|(?<=value: )[^\s,;\])]+""", re
 
 
 def hidden(text: str, values: Iterable[str], *, quoted: bool = False) -> str:
-    """The text without the values, cut to a bearable length; `quoted`: without all that could be a value, too."""
+    """Return the text without the values, cut to a readable length. `quoted`: also mask other quoted values."""
     for value in sorted({value for value in values if len(value) >= 4}, key=len, reverse=True):
         text = text.replace(value, "********")
     # The text is truncated first, because some patterns take quadratic time.

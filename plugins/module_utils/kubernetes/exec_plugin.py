@@ -39,7 +39,7 @@ class Program:
     seconds: float = _SECONDS
 
     def mint(self, _refused: str = "") -> Grant:
-        """Run it; raises AccessError."""
+        """Run the program. Raise AccessError."""
         output = self._run()
         try:
             answer = json.loads(output)

@@ -56,8 +56,9 @@ class Awaited:
 def settle(
     client: Client, desired: Awaited, deadline: float, progress: Progress = unseen
 ) -> list[tuple[Object, Readiness]]:
-    """The readiness of each object once all are as awaited, or when `deadline` (of time.monotonic) is over. Raises
-    ApiError when the server as a whole cannot be asked."""
+    """Return the readiness of each object when all are in the awaited state, or at `deadline` (of time.monotonic).
+
+    Raise ApiError if the server is unavailable."""
     client.forget_discovery()
     if desired.absent:
         objects = [_placed(client, value) for value in desired.objects]

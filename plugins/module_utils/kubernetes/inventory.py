@@ -117,11 +117,11 @@ class RecordStore:
         self.own, self.notes = dict(record), dict(new_notes)
 
     def keys(self) -> frozenset[Key]:
-        """The ConfigMaps that hold this record."""
+        """Return the ConfigMaps of this inventory."""
         return frozenset(Key("", "ConfigMap", SYSTEM_NAMESPACE, name) for name in self._parts)
 
     def _create(self, part: Object) -> Object:
-        """Create a part, in a namespace that may not be there yet, or still be on its way out."""
+        """Create a part in a namespace that might not exist yet, or might still be terminating."""
         deadline = time.monotonic() + _NAMESPACE_SECONDS
         while True:
             try:

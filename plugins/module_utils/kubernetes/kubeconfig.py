@@ -127,7 +127,7 @@ def standard_files() -> list[Path]:
 
 
 def read_file(path: Path) -> Text:
-    """The kubeconfig in a file; raises AccessError."""
+    """Return the kubeconfig in a file. Raise AccessError."""
     path = Path(os.path.expanduser(path))
     try:
         return Text(str(path), path.read_bytes(), path.resolve().parent)
@@ -196,7 +196,7 @@ def _parse(text: Text) -> _Node:
 
 
 def _named(nodes: Sequence[_Node], section: str, key: str, name: str) -> _Node | None:
-    """The entry with this name: `{name: ..., cluster: {...}}` in `clusters`, and so on."""
+    """Return the entry with this name, such as `{name: ..., cluster: {...}}` in `clusters`."""
     for root in nodes:
         for entry in root.items(section):
             if isinstance(entry, Mapping) and entry.get("name") == name:
@@ -258,7 +258,7 @@ def _own(node: _Node, cluster: _Node, mint: Mint) -> Mint:
 
 
 def _mint(node: _Node, cluster: _Node) -> Mint:
-    """The function that makes credentials as an exec entry wants them: our own for the clouds, else the program."""
+    """Return the function that creates credentials for an exec entry: a built-in function, or the program."""
     command = node.text("command")
     if not command:
         raise node.error("command", "is missing")

@@ -26,8 +26,9 @@ def kubeconfig_of(name: str, target: Target) -> dict[str, Any]:
 
 
 def kubeconfig_with(name: str, user: str, target: Target, credentials: Mapping[str, Any]) -> dict[str, Any]:
-    """The kubeconfig with one context, `name`, that reaches a target as another user. `credentials`: as a kubeconfig
-    has them."""
+    """Return the kubeconfig with one context, `name`, that connects to a target as another user.
+
+    `credentials`: user of the kubeconfig."""
     return {
         "apiVersion": "v1",
         "kind": "Config",

@@ -115,7 +115,7 @@ def _shown(live: Object, key: str) -> dict[str, Any]:
 
 
 def _without_user(kubeconfig: Mapping[str, Any]) -> dict[str, Any]:
-    """A kubeconfig with nothing of a user but the name, and nothing that may be secret in URLs."""
+    """Return a kubeconfig with only the name of its user, and without possible secrets in URLs."""
     clusters = []
     for entry in entries(kubeconfig, "clusters"):
         cluster = {

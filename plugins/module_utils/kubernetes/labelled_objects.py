@@ -97,7 +97,7 @@ def label_selector(labels: Mapping[str, str]) -> str:
 
 
 def kinds_of(objects: Iterable[Object]) -> dict[GroupKind, str]:
-    """The kinds of objects, with the version that they are written in."""
+    """Return the kinds of objects, with their API version."""
     return {identity(value)[:2]: text(value, "apiVersion") for value in objects}
 
 

@@ -36,7 +36,7 @@ _LONGEST_DURATION = 1 << 31
 
 
 def lease_name(fleet: str) -> str:
-    """The Lease that keeps two runs of a fleet apart."""
+    """Return the name of the Lease that prevents simultaneous runs of a fleet."""
     return f"modelplane-{fleet}"
 
 
@@ -48,7 +48,7 @@ def cluster_lease_name(fleet: str, cluster: str) -> str:
 
 
 def holder_name(run: str) -> str:
-    """The holder of a Lease: a run, and the machine that it is on."""
+    """Return the holder of a Lease: a run and its machine."""
     return f"{socket.gethostname()}/{run}"
 
 
@@ -75,7 +75,7 @@ class Lease:
         return str(_spec(self._seen).get("holderIdentity") or "") if self._seen else ""
 
     def read_holder(self) -> str:
-        """Read the current holder of the lease; empty if it has none."""
+        """Return the current holder of the Lease, or "" without one."""
         with self._lock:
             self._read()
             return self.held_by
@@ -107,7 +107,7 @@ class Lease:
             )
 
     def renew(self) -> None:
-        """Say that we are still here; raises Conflict when it was taken over."""
+        """Renew the Lease. Raise Conflict if another holder acquired it."""
         with self._lock:
             try:
                 self._write(self._seen or self._read(), renewed=True)
@@ -180,7 +180,7 @@ class Lease:
         return False
 
     def _write(self, live_lease: Object | None, *, renewed: bool, taken: bool = False) -> None:
-        """Our name and the time into the Lease as it was found; raises Conflict."""
+        """Write the holder and the time to the Lease in its last known version. Raise Conflict."""
         if live_lease is None or (not taken and self.held_by != self.holder):
             by = f"by {self.held_by}" if self.held_by else "away"
             raise Conflict(

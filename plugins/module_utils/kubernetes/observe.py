@@ -104,7 +104,7 @@ class ClusterSnapshot:
 
     @property
     def unreachable(self) -> str:
-        """Reason why it did not answer; empty when it did."""
+        """Return the reason for a missing response, or "" after a response."""
         return str(self.entry.get("unreachable") or "")
 
     @property
@@ -228,7 +228,7 @@ def read_inventory(client: Client, fleet: str, scope: str) -> tuple[RecordStore 
 
 
 def listed(client: Client, api_version: str, kind: str, **selection: str) -> Sequence[Object]:
-    """The objects of a kind with our label (or another selection); none when the kind is not served."""
+    """Return the objects of a kind with the fleet label (or another selection), or none for an unserved kind."""
     try:
         return client.list(api_version, kind, **(selection or {"labels": OURS})).items
     except NotServed:

@@ -155,7 +155,7 @@ def observe_gateway(
 
 
 def _node_addresses(client: Client, desired: api.InferenceGateway) -> list[str]:
-    """Addresses of the controller through ports of nodes; empty when its Service is of another type."""
+    """Return the addresses of the controller at node ports, or none for a Service of another type."""
     service_reference = backend_of(desired).own_service
     service = client.get("v1", "Service", service_reference.name, service_reference.namespace)
     if text(service, "spec", "type") != "NodePort":
@@ -164,7 +164,7 @@ def _node_addresses(client: Client, desired: api.InferenceGateway) -> list[str]:
 
 
 def _gateway(client: Client) -> list[Object]:
-    """The Gateway, and the class that it is of."""
+    """Return the Gateway and its GatewayClass."""
     gateway = client.get(*_GATEWAY, constants.CONTROL_GATEWAY, constants.SYSTEM_NAMESPACE)
     if gateway is None:
         return []

@@ -22,7 +22,7 @@ _KIND = ("v1", "Secret")
 
 
 def labels(more: Mapping[str, str]) -> dict[str, str]:
-    """The labels of such a Secret."""
+    """Return the labels of such a Secret."""
     return {**more, names.MANAGED_BY_LABEL: names.MANAGED_BY}
 
 

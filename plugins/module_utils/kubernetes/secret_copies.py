@@ -141,8 +141,9 @@ def copies(plan: Iterable[Mapping[str, Any]], cluster: str, sources: Sources) ->
 
 
 def _values(source: Mapping[str, Any], key: str, sources: Sources) -> tuple[dict[str, str], list[str], str]:
-    """Return the copied values of one entry of a plan, by key, and the omitted keys; empty with the reason if the
-    source is unreadable."""
+    """Return the copied values of one entry of a plan, by key, and the omitted keys.
+
+    If the source is unreadable, return no values and the reason."""
     namespace, labels = text(source, "namespace"), fields(source, "matchLabels")
     if labels:
         return sources.labelled(namespace, labels)

@@ -51,7 +51,7 @@ class Answer:
 
 
 class Transport:
-    """Connections to one server, made when they are needed. Safe for several threads."""
+    """Connections to one server, opened on first use. Thread-safe."""
 
     def __init__(self, target: Target, limit: int = LARGEST_ANSWER) -> None:
         """`limit`: bytes of the largest answer. Raise AccessError for certificates and proxies that cannot be used."""

@@ -82,7 +82,7 @@ class Result:
 
 
 def result(value: Object, action: Action, message: str = "", **details: Any) -> Result:
-    """A result for an object."""
+    """Return a result for an object."""
     key = Key.of(value)
     return Result(key.kind, key.namespace, key.name, text(value, "apiVersion"), action, message, **details)
 
@@ -303,7 +303,7 @@ def _ours_is_same(before: Object, after: Object) -> bool:
 
 
 def _twin(desired: Object) -> dict[str, Any]:
-    """The same object under a name that nothing has."""
+    """Return the object with an unused name."""
     metadata: Mapping[str, Any] = desired["metadata"]
     name = f"{metadata['name'][: 63 - len(_TWIN)].rstrip('-.')}{_TWIN}"
     return {**desired, "metadata": {**metadata, "name": name}}

@@ -131,7 +131,7 @@ class Build:
         return str(folder_path)
 
     def control(self) -> list[Object]:
-        """The objects of the control cluster."""
+        """Return the objects of the control cluster."""
         return self._of("control")
 
     def statuses(self, *within: str) -> list[Object]:
@@ -147,7 +147,7 @@ class Build:
         return _objects(_contents(paths, own=True), own=True)
 
     def replica_statuses(self) -> list[Object]:
-        """The ModelReplicas with their status; none when the fleet is not observed."""
+        """Return the ModelReplicas with their status, or none for an unobserved fleet."""
         return self._of("status", kind="ModelReplica")
 
     def secret_copies(self) -> list[dict[str, Any]]:
@@ -156,8 +156,9 @@ class Build:
         return [entry for entry in copy_entries if isinstance(entry, dict)]
 
     def held_labels(self) -> frozenset[tuple[tuple[str, str], ...]]:
-        """The labels (name, value) of all frozen objects: objects of resources with invalid manifests, and objects of
-        frozen replicas."""
+        """Return the labels (name, value) of all frozen objects.
+
+        These are objects of resources with invalid manifests, and objects of frozen replicas."""
         object_labels = set()
         for entry in self.plan.get("held") or []:
             label = OWNER_LABELS.get(entry["kind"])
@@ -169,7 +170,7 @@ class Build:
         return frozenset(object_labels) | self.frozen_labels()
 
     def frozen_labels(self) -> frozenset[tuple[tuple[str, str], ...]]:
-        """The labels (name, value) of all objects of frozen replicas."""
+        """Return the labels (name, value) of all objects of frozen replicas."""
         return frozenset(
             (
                 (names.REPLICA_LABEL, names.label_value(entry["replica"])),
@@ -189,11 +190,11 @@ class Build:
         return frozenset(name for name in (blocked if isinstance(blocked, list) else ()) if isinstance(name, str))
 
     def histories(self) -> dict[str, list[str]] | None:
-        """The digests of the planned ModelReplicas of each inference cluster; None for a build without digests."""
+        """Return the digests of planned ModelReplicas by inference cluster, or None for a build without digests."""
         return histories(self.plan)
 
     def replicas(self) -> dict[str, list[Object]]:
-        """The ModelReplicas of each inference cluster."""
+        """Return the ModelReplicas of each inference cluster."""
         return replicas_of(self._of("control", kind="ModelReplica"))
 
     def clusters(self) -> frozenset[str]:
@@ -230,7 +231,7 @@ def _has_any(labels: Mapping[str, Any], entries: Iterable[tuple[tuple[str, str],
 
 
 def histories(plan: Mapping[str, Any]) -> dict[str, list[str]] | None:
-    """Return the digests of ModelReplicas in a plan, by inference cluster; None for a plan without digests."""
+    """Return the digests of ModelReplicas in a plan, by inference cluster, or None for a plan without digests."""
     digests_by_cluster = plan.get("replicaDigests")
     if not isinstance(digests_by_cluster, dict):
         return None

@@ -69,8 +69,9 @@ class ControlCluster:
         return self.applied(ref) is None and built(ref) is None and any(map(_is_published, self._resources))
 
     def published(self, loaded: Loaded, built: Callable[[Ref], Object | None]) -> list[Object]:
-        """The manifest copies for the control cluster (see `published_copies`). `built` returns the copy in the build
-        directory."""
+        """Return the manifest copies for the control cluster (see `published_copies`).
+
+        `built`: function that returns the copy in the build directory."""
         return published_copies(loaded, [_as_written(value, built(_ref(value))) for value in self._resources])
 
     def replicas(self, ref: Ref) -> int | None:
@@ -187,13 +188,13 @@ def published_copies(loaded: Loaded, known: Sequence[Object]) -> list[Object]:
 
 
 def left_copies(refs: Iterable[Ref], applied: Callable[[Ref], Object | None]) -> list[Object]:
-    """The copies of resources that have left the manifests and are still there, kept for the status in them."""
+    """Return the existing copies of resources that left the manifests. They are kept because of their status."""
     live_copies = (live_copy for ref in refs if (live_copy := applied(ref)) and _is_published(live_copy))
     return [_cleaned(live_copy, _STATE_METADATA) for live_copy in live_copies]
 
 
 def published_copy(resource: api.Resource) -> Object:
-    """The copy of a manifest as it belongs on the control cluster."""
+    """Return the copy of a manifest for the control cluster."""
     wire = api.wire(resource, set_only=True)
     wire.pop("status", None)
     metadata = {key: wire["metadata"][key] for key in _STATE_METADATA if wire["metadata"].get(key)}

@@ -568,7 +568,7 @@ def _holder(path: Path) -> str:
 
 
 def _kind(name: str) -> str:
-    """The kind, in lower case, of the object that a file of the build holds; "" for another file."""
+    """Return the kind, in lower case, of the object in a file of the build, or "" for other files."""
     name_match = _OBJECT.fullmatch(name)
     return name_match[3] if name_match else ""
 
@@ -647,7 +647,7 @@ def state_files(files: Mapping[str, str]) -> dict[str, str]:
 
 
 def status_files(files: Mapping[str, str]) -> dict[str, str]:
-    """The files of a build that hold the status of a resource."""
+    """Return the files of a build with the status of a resource."""
     return {name: text for name, text in files.items() if name.startswith("status/")}
 
 
@@ -679,7 +679,7 @@ def is_unowned_namespace(name: str, text: str) -> bool:
 
 
 def file_text(name: str, text: str) -> str:
-    """The text of the file of this name for an object that is this YAML."""
+    """Return the text of the file with this name and the YAML of its object."""
     return STATE_HEADER + text + _END if is_state(name) else HEADER + text
 
 

@@ -105,7 +105,7 @@ def _seals(path: Path) -> dict[str, str]:
 
 
 def _key(place: Path, *, make: bool) -> bytes:
-    """The key of the user, empty if there is none."""
+    """Return the key of the user, or b"" without one."""
     path = place / _KEY
     key_bytes = _own_content(path, _KEY_BYTES, others=0o077)
     if len(key_bytes) != _KEY_BYTES and make:

@@ -116,7 +116,7 @@ class _Reader:
         self._engines: dict[str, list[api.Model]] = {}
 
     def read(self, text: str) -> api.Resource | None:
-        """Return the resource in a file of the state; None if the file has another format or an error."""
+        """Return the resource in a file of the state, or None if the file has another format or an error."""
         head, __, after_metadata = text.partition(_METADATA)
         metadata, __, spec = after_metadata.partition(_SPEC)
         before_engines, has_engines, after_engines = spec.partition(_ENGINES)
@@ -149,7 +149,7 @@ class _Reader:
         return resource
 
     def _head(self, text: str) -> dict[str, Any]:
-        """The apiVersion and the kind."""
+        """Return the apiVersion and the kind."""
         if text not in self._heads:
             read = yaml_lines.read(f"{text}\n")
             self._heads[text] = read[0][1] if read and len(read) == 1 else {}

@@ -299,7 +299,7 @@ def _hint_of_missing(path: str) -> str:
 
 
 def _first_missing(path: str) -> str:
-    """The outermost part of `path` that does not exist."""
+    """Return the outermost part of `path` that does not exist."""
     for parent in [*reversed(Path(path).parents), Path(path)]:
         if not os.path.lexists(parent):
             return str(parent)

@@ -102,7 +102,7 @@ Outcome = Applied | Failure  # pylint: disable=unsupported-binary-operation
 
 @dataclass(frozen=True)
 class Outcomes:
-    """Outcome of each cluster; `control` is None without a control cluster."""
+    """Outcome of each cluster. `control` is None without a control cluster."""
 
     clusters: Mapping[str, Outcome]
     control: Outcome | None = None
@@ -134,7 +134,7 @@ def object_changes(cluster: str, applied: Iterable[Applied]) -> ObjectChanges:
 
 
 def _net_change(before: Object | None, after: Object | None) -> str:
-    """Return the net change of an object between its first and its last change; "" without a net change."""
+    """Return the net change of an object between its first and its last change, or "" without a net change."""
     if before is None or after is None:
         return "created" if after is not None else "removed" if before is not None else ""
     return "changed" if owned(before, names.FIELD_MANAGER) != owned(after, names.FIELD_MANAGER) else ""

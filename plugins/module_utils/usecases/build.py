@@ -102,7 +102,7 @@ class Outcome:
 
     @property
     def cost_before(self) -> cost_output.Before | None:
-        """Return the cost of the plan of the last run; None if it is unknown."""
+        """Return the cost of the plan of the last run, or None if unknown."""
         return cost_output.before(self.before.get(PLAN_FILE, ""), self.plan.context.prices.currency)
 
     @property

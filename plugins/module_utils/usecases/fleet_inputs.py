@@ -233,10 +233,10 @@ def _recovered(
     observed: Observed | None,
     scaled: Callable[[Ref], int | None] | None = None,
 ) -> tuple[last_run.State, list[str]]:
-    """Return the state with the replicas that were adopted from clusters, and warnings about these replicas. `scaled`
-    returns the number of replicas of a deployment on the control cluster.
+    """Return the state with replicas that were adopted from clusters, and warnings about these replicas.
 
-    Raise StoreError for replicas that cannot be adopted, unless the run may remove them."""
+    `scaled`: function that returns the number of replicas of a deployment on the control cluster. Raise StoreError for
+    replicas that cannot be adopted, unless the run may remove them."""
     resources = (*loaded.resources, *loaded.unresolved)
     recovery = recover(state.existing, state.history, observed, resources, loaded.invalid)
     problem = recovery.problem(state.place)
@@ -422,9 +422,9 @@ def _observation(path: str, data: bytes) -> Any:
 
 
 def _statuses(folder: str, files: Mapping[str, str]) -> dict[Ref, Mapping[str, Any]]:
-    """Return the status of each resource as of the last run.
+    """Return the status of each resource in the last run.
 
-    Raise StoreError for unreadable state; other unreadable statuses are skipped."""
+    Raise StoreError for unreadable state. Other unreadable statuses are skipped."""
     statuses: dict[Ref, Mapping[str, Any]] = {}
     for name, text in status_files(files).items():
         path = os.path.join(folder, name)

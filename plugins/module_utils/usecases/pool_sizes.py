@@ -95,7 +95,7 @@ class Resizer:
         self.sizes = Sizes()
 
     def changes(self, plan: Plan, written: Iterable[api.Resource], seen: FleetSnapshot) -> list[Resize]:
-        """Return the changes that a plan needs, of clusters that were reached; nothing is sent."""
+        """Return the changes of reached clusters that a plan needs, without sending them."""
         return [pool.resize for pool in self._due(plan, written, seen)]
 
     def send(self, plan: Plan, written: Iterable[api.Resource], seen: FleetSnapshot) -> None:
@@ -204,8 +204,7 @@ class Resizer:
         return not pods
 
     def _send(self, pools: Sequence[_Pool]) -> None:
-        """Change the pools of a cluster. An error of one pool does not prevent changes of others. Raise the last
-        CloudError."""
+        """Change the pools of a cluster. An error of one pool does not affect others. Raise the last CloudError."""
         refused = None
         for pool in pools:
             try:

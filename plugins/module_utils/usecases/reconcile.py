@@ -88,8 +88,9 @@ class Run:
 
 
 class ControlClusterError(Exception):
-    """Something keeps the control cluster from being worked with; without it nothing is done elsewhere. `compared`: it
-    was only compared with the build."""
+    """Error of the control cluster. Without the control cluster, nothing is changed on other clusters.
+
+    `compared`: the control cluster was only compared with the build."""
 
     def __init__(self, outcome: apply.Outcome, compared: bool) -> None:
         super().__init__("the control cluster failed")
@@ -108,8 +109,8 @@ def run(settings: Settings, done: Run) -> None:
 def object_changes(settings: Settings, done: Run) -> list[ObjectChanges]:
     """Return the objects that a run changed on each cluster, or in check mode would change.
 
-    For clusters outside the run, the changes are the changes of the build directory; none if other jobs apply them.
-    With the state `planned`, the changes result from a comparison with reachable clusters."""
+    For clusters outside the run, the changes are those of the build directory, or none if other jobs apply them. With
+    the state `planned`, the changes result from a comparison with reachable clusters."""
     decides = settings.state == "decided"
     changes_by_cluster = {} if decides else {entry.cluster: entry for entry in changes_in_build(_files(done.builds))}
     applying = settings.applying if decides or settings.state == "applied" else None

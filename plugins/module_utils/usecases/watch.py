@@ -22,7 +22,7 @@ Fingerprint = Mapping[str, str]
 
 
 def of_manifests(paths: Sequence[str]) -> str:
-    """Return a digest of the manifests; unreadable files count by name."""
+    """Return a digest of the manifests, with the names of unreadable files."""
     sources, problems = manifests.read(paths)
     total = sha256()
     for source in sources:
@@ -65,10 +65,10 @@ def wait(
     interval: float,
     timeout: float,
 ) -> tuple[Fingerprint, list[str]]:
-    """Observe every `interval` seconds, until something differs from `since` or the timeout is over.
+    """Observe every `interval` seconds, until a digest differs from `since` or the timeout has passed.
 
-    Return the last digests and the parts that differ; none after the timeout. An unreachable control cluster is tried
-    again later: a reconciliation needs it.
+    Return the last digests and the changed parts, or no parts after the timeout. An unreachable control cluster is
+    observed again later, because a reconciliation requires it.
     """
     deadline = time.monotonic() + timeout
     current: dict[str, str] = dict(since)

@@ -47,17 +47,18 @@ class DecisionError(Exception):
 
 @dataclass(frozen=True)
 class Head:
-    """Head of the newest decision.
-
-    `generation` counts decisions. `index`: the digest of its index. `holder`: the run that published it. `at`: when
-    (RFC 3339). `whole`: that run, or a teardown, works on all clusters by itself, so nothing is left for others.
-    """
+    """Head of the newest decision."""
 
     generation: int
+    """Number of the decision, increasing."""
     index: str
+    """Digest of its index."""
     holder: str
+    """Run that published it."""
     at: str
+    """Time of publication (RFC 3339)."""
     whole: bool = False
+    """True if this run, or a teardown, applies to all clusters itself, so that other runs have nothing to apply."""
 
     def data(self) -> dict[str, str]:
         """Return the data of its ConfigMap."""

@@ -39,7 +39,7 @@ _IN_PROGRESS = frozenset(
 
 @dataclass(frozen=True)
 class Event:
-    """Event of an object; `reason` is one CamelCase word."""
+    """Event of an object. `reason`: one CamelCase word."""
 
     type: Literal["Normal", "Warning"]
     reason: str

@@ -76,7 +76,7 @@ class InventoryError(ValueError):
 
 
 def to_parts(inventory: Inventory, limit: int = PART_BYTES, notes: Notes | None = None) -> tuple[str, ...]:
-    """Return the text of each part; none for an empty inventory. The result is deterministic."""
+    """Return the texts of all parts, or none for an empty inventory. The result is deterministic."""
     if not inventory:
         return ()
     lines = [line for name, value in sorted((notes or {}).items()) for line in _note_lines(name, value)]

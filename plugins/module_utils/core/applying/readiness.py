@@ -41,7 +41,7 @@ READY = Readiness("ready")
 
 
 def readiness(live: Object | None) -> Readiness:
-    """Return the readiness of a live object; None is an object that does not exist."""
+    """Return the readiness of a live object. None: the object does not exist."""
     if live is None:
         return _progressing("it does not exist")
     if "deletionTimestamp" in fields(live, "metadata"):

@@ -118,7 +118,7 @@ def fleet_cost(plan: Plan) -> FleetCost | None:
 
 
 def cost_of(context: Context, clusters: Sequence[Cluster], replicas: Sequence[Replica]) -> FleetCost | None:
-    """Return the cost of clusters that run these replicas; None for a fleet without prices."""
+    """Return the cost of clusters with these replicas, or None for a fleet without prices."""
     prices = context.prices
     if not prices.currency:
         return None
@@ -385,7 +385,7 @@ def _gone_lines(fleet_cost: FleetCost, previous: Before | None, digits: _Digits,
 
 
 def _change(cost: Cost, previous: Before | None) -> Fraction | None:
-    """Return the difference between a cost and the cost in the last plan; None if either cost is unknown."""
+    """Return the difference to the cost in the last plan, or None if either cost is unknown."""
     if previous is None or cost.per_hour is None:
         return None
     earlier = previous.total

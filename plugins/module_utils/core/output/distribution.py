@@ -52,7 +52,7 @@ class Topology:
 
 @dataclass(frozen=True)
 class Tier:
-    """Clusters of one term of `clusterPreferences`; without labels all others."""
+    """Clusters of one term of `clusterPreferences`. Without labels, all other clusters."""
 
     labels: Mapping[str, str]
     replicas: int

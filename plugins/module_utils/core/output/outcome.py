@@ -196,8 +196,9 @@ def replica_counts(fleet_status: FleetStatus) -> ReplicaCounts:
 
 
 def summary(clusters: ClusterCounts, objects: Sequence[ObjectChanges], *, is_preview: bool) -> str:
-    """Return one line about the clusters of a run and their objects: `3 clusters: 2 changed, 1 unchanged; 12 objects
-    created`. `is_preview`: nothing was changed."""
+    """Return one line about the clusters of a run and their objects.
+
+    For example, `3 clusters: 2 changed, 1 unchanged; 12 objects created`. `is_preview`: nothing was changed."""
     counts = (
         (clusters.changed, "would change" if is_preview else "changed"),
         (clusters.unchanged, "unchanged"),

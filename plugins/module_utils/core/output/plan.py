@@ -346,7 +346,7 @@ def _cells(
 
 
 def pools_of(engines: Sequence[PlacedEngine]) -> dict[str, None]:
-    """Return the pools of a replica, each once, in the order of its engines."""
+    """Return the pools of a replica, without duplicates, in the order of its engines."""
     return dict.fromkeys(pool for engine in engines for member in engine.members for pool, __ in member.pods_by_pool)
 
 

@@ -104,18 +104,16 @@ class GatewayStatus(PlannedGateway):
 
 
 class MissingReplicas(NamedTuple):
-    """Replicas that a service selects and that have no endpoint.
-
-    pending: number of unschedulable replicas by deployment.
-    starting: replicas that do not serve yet.
-    leaving: number of endpoints that are not counted because their replicas are removed when others serve.
-    priority: most preferred priority of the missing endpoints; None without missing endpoints.
-    """
+    """Selected replicas of a service without an endpoint."""
 
     pending: Mapping[str, int] = MappingProxyType({})
+    """Number of unschedulable replicas by deployment."""
     starting: tuple[str, ...] = ()
+    """Replicas that do not serve yet."""
     leaving: int = 0
+    """Number of uncounted endpoints, because their replicas are removed when others serve."""
     priority: int | None = None
+    """Most preferred priority of the missing endpoints, None without missing endpoints."""
 
     @property
     def total(self) -> int:
@@ -123,7 +121,7 @@ class MissingReplicas(NamedTuple):
         return sum(self.pending.values()) + len(self.starting) - self.leaving
 
     def __str__(self) -> str:
-        """Return the missing replicas as text; "" if leaving replicas serve instead."""
+        """Return the missing replicas as text, or "" if leaving replicas serve instead."""
         if self.total <= 0:
             return ""
         lines = [f"{count(number, 'replica')} of {name} pending" for name, number in sorted(self.pending.items())]

@@ -47,7 +47,7 @@ def wrapped(texts: Sequence[str], width: int) -> list[str]:
 
 
 def _widths(titles: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> list[int]:
-    """Return column widths that fit; the widest column is shortened first."""
+    """Return fitting column widths. The widest column is shortened first."""
     widths = [max(map(len, column)) for column in zip(titles, *rows, strict=True)]
     while sum(widths) + len(widths) - 1 > width:
         widest = max(range(len(widths)), key=lambda position: widths[position])

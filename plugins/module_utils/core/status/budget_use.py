@@ -52,8 +52,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Inquiry:
-    """Budgets that the gateway of a cluster has, and the questions about them; `skipped` are budgets with questions
-    beyond the most that are asked."""
+    """Budgets of the gateway of a cluster, with their queries. `skipped`: budgets beyond the query limit."""
 
     budgets: tuple[Budget, ...] = ()
     questions: tuple[Question, ...] = ()
@@ -122,7 +121,7 @@ class _Counted:
 
 
 def _counted(seen: Object) -> _Counted | None:
-    """Return the budget annotation of a policy; None if it is missing, or was not written by this collection."""
+    """Return the budget annotation of a policy, or None for a missing or foreign annotation."""
     try:
         annotation = _parsed(**json.loads(text(seen, "metadata", "annotations", constants.BUDGETS_ANNOTATION)))
     except (TypeError, ValueError, RecursionError):

@@ -73,7 +73,7 @@ class Status(Generic[Fields_co]):
     def wire(
         self, previous: Mapping[str, Any] | None = None, generation: int | None = None, now: str = ""
     ) -> dict[str, Any]:
-        """Return the wire format. `previous` is the previous status; `generation` and `now` as for `merge`."""
+        """Return the wire format. `previous`: previous status. `generation`, `now`: see `merge`."""
         return {
             "conditions": merge(self.conditions, entries(previous, "conditions"), generation, now),
             **api.wire(self.fields),
@@ -129,7 +129,7 @@ def written(conditions: Sequence[Mapping[str, Any]]) -> dict[str, Condition]:
 
 
 def hold(kind: str, previous: Mapping[str, Any] | None, otherwise: Condition) -> Condition:
-    """Return the condition of a type from the previous status, else `otherwise`."""
+    """Return the condition of a type from the previous status, or `otherwise` without one."""
     for entry in entries(previous, "conditions"):
         status = entry.get("status")
         if entry.get("type") == kind and status in ("True", "False"):
@@ -171,7 +171,7 @@ def ready(value: bool | None, previous: Mapping[str, Any] | None, message: str =
 
 
 def known(previous: Mapping[str, Any] | None, kind: str) -> bool | None:
-    """Return the value of a condition in the previous status; None when it is missing or Unknown."""
+    """Return the value of a condition in the previous status, or None if it is missing or Unknown."""
     return {"True": True, "False": False}.get(stated(entries(previous, "conditions"), kind))
 
 

@@ -44,7 +44,7 @@ class Promise:
         return cls(pool, inference_class.name, devices)
 
     def claimed(self, driver: str) -> list[Device]:
-        """Return the devices of a driver that pods claim; Synthetic devices exist in the plan only."""
+        """Return the devices of a driver that pods claim. Synthetic devices exist only in the plan."""
         return [device for device in self.devices if device.claim == "DRA" and device.driver == driver]
 
     @property
@@ -123,10 +123,10 @@ class _SharedDevice:
 
 
 class PublishedDevices:
-    """Devices of ResourceSlices by node and driver; only the newest generation of each resource pool.
+    """Devices of ResourceSlices by node and driver, only of the newest generation of each resource pool.
 
-    `slices` are ResourceSlices and `rules` are DeviceTaintRules (wire format, resource.k8s.io/v1). The API server does
-    not write the taint of a rule into the ResourceSlices (KEP-5055)."""
+    `slices`: ResourceSlices. `rules`: DeviceTaintRules (wire format, resource.k8s.io/v1). The API server does not write
+    the taint of a rule into the ResourceSlices (KEP-5055)."""
 
     def __init__(self, slices: Iterable[Object], rules: Iterable[Object] = ()) -> None:
         self._rules = [

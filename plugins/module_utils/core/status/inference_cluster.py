@@ -27,9 +27,10 @@ _NO_ANSWER = "cluster {} did not answer: "
 
 
 def assumed_address(cluster: str) -> str:
-    """Return the gateway address of a cluster that is not observed. It contains the name of the cluster and does not
-    resolve (`.internal` is reserved for private use) unless DNS defines it; the status of the InferenceCluster
-    overrides it."""
+    """Return the gateway address of an unobserved cluster.
+
+    It contains the name of the cluster and does not resolve (`.internal` is reserved for private use), unless DNS
+    defines it. The status of the InferenceCluster has priority over it."""
     return f"{cluster}.fleet.internal"
 
 
@@ -178,7 +179,7 @@ def _published(pools: Sequence[GPUPool] | None, previous_status: Mapping[str, An
 
 
 def _not_observed(cluster: api.InferenceCluster, observed: ObservedCluster | None) -> str:
-    """Return the reason why the cluster was not observed; "" when it was."""
+    """Return the reason for an unobserved cluster, or "" for an observed cluster."""
     name = cluster.name
     if observed is None:
         return f"cluster {name} has not been observed"
@@ -186,7 +187,7 @@ def _not_observed(cluster: api.InferenceCluster, observed: ObservedCluster | Non
 
 
 def no_answer(cluster: str, message: str) -> str:
-    """Return the reason for a missing answer of a cluster, from the message of Ready; "" for another message."""
+    """Return the reason for a missing response of a cluster, from the message of Ready, or "" for another message."""
     start = _NO_ANSWER.format(cluster)
     return message.removeprefix(start) if message.startswith(start) else ""
 

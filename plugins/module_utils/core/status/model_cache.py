@@ -115,9 +115,8 @@ def model_cache(
 ) -> Status[ModelCacheStatus]:
     """Return the status of a ModelCache.
 
-    `matched` are the clusters that should have it, `phases` the phase on each; a cluster without one was never
-    observed. `leaving` are clusters that keep it only while replicas mount it: they are listed, but do not affect
-    conditions."""
+    `matched`: clusters that should have it. `phases`: phase by cluster. A cluster without a phase was never observed.
+    `leaving`: clusters that keep it only while replicas mount it. They are listed, but do not affect conditions."""
     previous_status = earlier(cache.status, previous)
     phases_by_cluster = {name: CachePhase(*phases.get(name, CachePhase(""))) for name in sorted(set(matched))}
     done = [name for name, phase in phases_by_cluster.items() if phase.phase == "Ready"]

@@ -113,7 +113,7 @@ def replica_state(
 
 
 def _rejection(observed: ObservedCluster, desired: Object) -> str:
-    """Return the reason why the gateway of the cluster rejects a route; "" unless it does."""
+    """Return the message about a route that the gateway of the cluster rejects, or "" otherwise."""
     route = observed.objects.like(desired)
     generation = number(route, "metadata", "generation")
     parents = [entries(parent, "conditions") for parent in entries(route, "status", "parents")]

@@ -30,7 +30,7 @@ class MatchedEndpoint(Protocol):
 
 
 class Resolution(Protocol):
-    """Resolved endpoints of a service; `tier` is the priority in use, None when no endpoint is usable."""
+    """Resolved endpoints of a service. `tier`: priority in use, None without a usable endpoint."""
 
     @property
     def members(self) -> Sequence[MatchedEndpoint]: ...

@@ -71,7 +71,7 @@ def with_events(value: Object, events: Iterable[Object]) -> Trimmed:
 
 
 def _when(event: Object) -> str:
-    """Return the time of an event; RFC 3339 in UTC sorts as text."""
+    """Return the time of an event. RFC 3339 times in UTC can be sorted as text."""
     times = (text(event, "series", "lastObservedTime"), text(event, "lastTimestamp"), text(event, "eventTime"))
     return next((time for time in times if time), text(event, "metadata", "creationTimestamp"))
 

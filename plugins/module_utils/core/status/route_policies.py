@@ -105,7 +105,7 @@ def conflict(known: Contested, routes: Iterable[Object]) -> str:
 
 
 def foreign(known: Contested, route: Object) -> Iterator[Object]:
-    """Yield the SecurityPolicies of others that are attached to a route."""
+    """Yield the SecurityPolicies of other owners that are attached to a route."""
     for guard in _near(known, route):
         if identity(guard)[1] == SECURITY and not is_ours(guard) and guards(guard, route):
             yield guard

@@ -35,12 +35,12 @@ def unavailable_nodes(
     in_use: Mapping[DeviceKey, str] | None,
     stranded: Mapping[DeviceKey, str] = MappingProxyType({}),
 ) -> dict[str, tuple[UnavailableNode, ...]]:
-    """Return the unavailable nodes of each pool, sorted by name; pools without any are left out.
+    """Return the unavailable nodes of each pool, sorted by name, only for pools with such nodes.
 
-    `nodes` are the Nodes of each pool, and `in_use` the devices in ResourceClaims of replicas, each with its node.
-    A device in use counts as available because its replica keeps it. If the ResourceSlices (`published`) or the
-    ResourceClaims (`in_use`) were not read, all devices count as in use. `stranded`: devices of stranded replicas. They
-    count as unavailable because a new replica cannot rely on them.
+    `nodes`: Nodes of each pool. `in_use`: devices in ResourceClaims of replicas, each with its node. A device in use
+    counts as available because its replica keeps it. If the ResourceSlices (`published`) or the ResourceClaims
+    (`in_use`) were not read, all devices count as in use. `stranded`: devices of stranded replicas. They count as
+    unavailable because a new replica cannot rely on them.
     """
     members = {promise.pool: sorted(nodes.get(promise.pool, ()), key=_name) for promise in promises}
     closed = {promise.pool: [_closed(promise, node) for node in members[promise.pool]] for promise in promises}
