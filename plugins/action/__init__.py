@@ -1,11 +1,12 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Import all modules and filters, in the process that parses playbooks: Ansible searches the action of a task there.
+"""Import of all modules and filters in the process that parses playbooks, because Ansible searches actions of tasks
+there.
 
-An action of the name of each module would be imported there too, but one by routing only in the process that is forked
-for each task, which would import its module, for every task. All modules take little more than one, as most of what
-they import is the same. A run that only parses, as for --syntax-check, needs none. So it is with filters: for the first
-one that a task uses, Ansible loads all filters of its collection.
+An action with the name of each module would also be imported there. An action by routing is only imported in the forked
+process of each task, which would import its module for every task. The import of all modules takes little longer than
+the import of one module, because they share most imports. A run that only parses, such as --syntax-check, needs no
+module. For the first filter that a task uses, Ansible loads all filters of its collection.
 """
 
 from __future__ import annotations
@@ -20,6 +21,6 @@ from ansible_collections.modelplane.fleet.plugins.plugin_utils import byte_code
 
 if not any(context.CLIARGS.get(name) for name in ("syntax", "listhosts", "listtags", "listtasks")):
     byte_code.load(*(f"modules.{module.name}" for module in pkgutil.iter_modules(modules.__path__)))
-    # Where Python's own loader imports the collection, Ansible knows no filter of it.
+    # If the default Python loader imports the collection, Ansible has no entry for its filters.
     with contextlib.suppress(KeyError):
         filter_loader.get("modelplane.fleet.topology")

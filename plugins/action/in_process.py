@@ -1,15 +1,15 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The action of every module of this collection: run the module without a process of its own.
+"""Action of every module of this collection: run the module without a process of its own.
 
-`plugin_routing` in meta/runtime.yml leads each module here.
+`plugin_routing` in meta/runtime.yml routes each module to this action.
 
-For every task Ansible packs the module with all that it imports, starts Python, and imports all of it again: one to two
-seconds here. What would run on the controller, as the same user and with the same Python anyway, is done in the process
-that Ansible forks for the task. Everything else runs the module as usual.
+For every task, Ansible packs the module with all its imports, starts Python, and imports them again: one to two seconds
+for this collection. A module that would run on the controller, as the same user and with the same Python, runs in the
+process that Ansible forks for the task. All other modules run as usual.
 
-Ansible loads this file in the process that it forks for each task and host. What nearly all modules import is therefore
-imported here, once for all of them: it takes longer than what most of them do.
+Ansible loads this file in the process that it forks for each task and host. The common imports of nearly all modules
+are therefore imported here, once for all processes, because they take longer than most modules.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _RENDERING_MODULES = frozenset({"build", "reconcile"})
 
 
 class Module(Protocol):
-    """A module of this collection: what AnsibleModule takes, and what is done with one."""
+    """Module of this collection: the arguments of AnsibleModule, and the function that uses them."""
 
     ARGUMENTS: Mapping[str, Any]
 
@@ -55,22 +55,23 @@ class Module(Protocol):
 
 
 class ActionModule(AsModule):  # type: ignore[misc]
-    """Run the module of the task in this process, where that comes to the same."""
+    """Run the module of the task in this process, if the result is the same."""
 
     def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         return self._placed(self._result(tmp, task_vars))
 
     def _placed(self, result: dict[str, Any]) -> dict[str, Any]:
-        """Make the file of the user the origin of a failure that has one, in place of the playbook.
+        """Use the file of the user instead of the playbook as the origin of a failure, if the failure has such a file.
 
-        Ansible shows the origin of the task's source beside the message, without which nothing names the file there.
-        Only the place is shown: the lines around it may hold secrets. The task is a copy that ends with this process.
+        Ansible shows the origin of the task's source next to the message. Otherwise, no output would name the file.
+        Only the location is shown, because the lines around it might contain secrets. The task is a copy that ends with
+        this process.
         """
         origin = result.pop("origin", None) if result.get("failed") else None
         if origin and Origin is not None:
             self._task._ds = Origin(description=str(origin["file"]), line_num=origin["line"])
         if "errors" in result and result.get("failed"):
-            # A line for each error, whatever the format of results.
+            # Show one line per error in every result format.
             result["_ansible_verbose_always"] = True
         return result
 
@@ -124,7 +125,7 @@ def _module(action: str) -> Module:
 
 
 class _Ended(BaseException):
-    """The module ended with this result. No handler of errors stops it, as with SystemExit."""
+    """End of the module with a result. Like SystemExit, no error handler stops it."""
 
     def __init__(self, result: Mapping[str, Any], secrets: set[str]) -> None:
         super().__init__()
@@ -132,7 +133,7 @@ class _Ended(BaseException):
 
 
 class _ModuleInProcess:
-    """The part of AnsibleModule that the modules use, with the same meaning."""
+    """Parts of AnsibleModule that the modules use, with the same behavior."""
 
     def __init__(self, name: str, arguments: Mapping[str, Any], given: Mapping[str, Any], task: Any) -> None:
         constraints = {
@@ -154,15 +155,15 @@ class _ModuleInProcess:
         Display().warning(self._shown(text))
 
     def log(self, text: str) -> None:
-        """Log the progress of a long wait, which -v shows immediately."""
+        """Log the progress of a long wait. With -v, Ansible shows it immediately."""
         Display().v(self._shown(text))
 
     def show(self, text: str) -> None:
-        """Show what goes on in a long wait, on the standard error, which Ansible writes at once."""
+        """Show the progress of a long wait on standard error, because Ansible writes standard error immediately."""
         Display().display(self._shown(text), stderr=True)
 
     def show_once(self, text: str) -> None:
-        """Show what is secret on the terminal, and in no log."""
+        """Show secret text on the terminal, and in no log."""
         Display().display(printable(text, _KEPT), stderr=True, screen_only=True)
 
     def _shown(self, text: str) -> str:
@@ -175,7 +176,7 @@ class _ModuleInProcess:
         raise _Ended(_printable({"changed": False, **result, "msg": msg, "failed": True}), self.no_log_values)
 
 
-# Keys of results whose texts are for people, wherever they are in a result; all other keys have data.
+# Keys of results with texts for people, at any depth of a result. All other keys contain data.
 _FOR_PEOPLE = frozenset(
     {
         "costs",
@@ -196,7 +197,7 @@ _KEPT = "\n\t"
 
 
 def _printable(value: Any, for_people: bool = False) -> Any:
-    """A result with escapes in place of what a terminal could take for a command in its texts for people."""
+    """Return a result with escaped control characters in its texts for people."""
     if isinstance(value, str):
         return printable(value, _KEPT) if for_people else value
     if isinstance(value, Mapping):

@@ -99,7 +99,7 @@ _LOGS = ("AWX_ISOLATED_DATA_DIR", "CI")
 
 
 def is_live(style: str, terminal: bool, environment: Mapping[str, str]) -> bool:
-    """Return whether lines are updated in place. `terminal`: both outputs are one."""
+    """Return True if lines are updated in place. `terminal`: standard output and standard error are terminals."""
     if style != "auto":
         return style == "live"
     moves = environment.get("TERM", "dumb") not in ("", "dumb", "unknown")
@@ -107,7 +107,7 @@ def is_live(style: str, terminal: bool, environment: Mapping[str, str]) -> bool:
 
 
 class CallbackModule(CallbackBase):  # type: ignore[misc]
-    """Receives what modules report, and shows it from a thread."""
+    """Receiver of the progress reports of modules. A thread shows the reports."""
 
     CALLBACK_VERSION = 2.0
     CALLBACK_TYPE = "aggregate"
@@ -122,7 +122,7 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
         self._names: dict[str, str] = {}
 
     def v2_playbook_on_start(self, _playbook: Any) -> None:
-        """Begin to listen, where sockets can be had."""
+        """Start the server, if sockets are available."""
         self._interval, self._most = float(self.get_option("interval")), int(self.get_option("clusters"))
         is_terminal = sys.stdout.isatty() and sys.stderr.isatty()
         live = is_live(self.get_option("style"), is_terminal, os.environ)
@@ -193,7 +193,7 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
         atexit.unregister(self._stop)
 
     def _show_live(self, board: Board, now: float) -> None:
-        """Update the lines of a terminal. One that is wrapped could not be updated, so none is as wide as it is."""
+        """Update the lines of a terminal. No line is wrapped, because wrapped lines cannot be updated."""
         if 0 <= now - self._shown_at < _PAUSE / 2:
             return
         self._shown_at = now
@@ -210,12 +210,12 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
             self._display.display(text, color=constants.COLOR_VERBOSE, stderr=True)
 
     def _keep_apart(self) -> None:
-        """Let all that Ansible writes go above the lines: everything goes through this method of its display."""
+        """Show all output of Ansible above the lines by replacing the method of its display."""
         write, owner, live = self._display.display, os.getpid(), self._live
 
         def display(msg: str, *arguments: Any, **more: Any) -> None:
             if os.getpid() != owner:
-                # In a worker it is sent to this process.
+                # A worker sends the message to this process.
                 write(msg, *arguments, **more)
                 return
             with live.other_output(ends_line=more.get("newline", True) or msg.endswith("\n")):

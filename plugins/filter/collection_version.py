@@ -47,7 +47,7 @@ _NONE = "0"
 
 
 def collection_version(name: Any) -> str:
-    """The version of an installed collection."""
+    """Return the version of an installed collection."""
     if not isinstance(name, str) or name.count(".") != 1:
         raise AnsibleFilterError("modelplane.fleet.collection_version: the input must be the name of a collection")
     try:

@@ -61,7 +61,7 @@ from ansible.utils.display import Display
 
 
 def connections(hosts: Any, hostvars: Any) -> list[dict[str, Any]]:
-    """The `clusters` argument for hosts of the inventory."""
+    """Return the `clusters` argument for hosts of the inventory."""
     from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import connections as reading
 
     if isinstance(hosts, (str, Mapping)) or not isinstance(hosts, Iterable):

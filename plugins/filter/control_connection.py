@@ -53,7 +53,7 @@ from ansible.errors import AnsibleFilterError
 
 
 def control_connection(variables: Any) -> dict[str, Any] | None:
-    """The `control` argument of the modules for the host of the control plane."""
+    """Return the `control` argument of the modules for the host of the control plane."""
     from ansible_collections.modelplane.fleet.plugins.filter.connections import host_values
     from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import connections as reading
 

@@ -88,7 +88,7 @@ from ansible.errors import AnsibleFilterError
 
 
 def engines(deployment: Any) -> list[Any]:
-    """The canonical engines of a ModelDeployment."""
+    """Return the canonical engines of a ModelDeployment."""
     from ansible_collections.modelplane.fleet.plugins.module_utils.core.conversion import ConversionError, canonical
     from ansible_collections.modelplane.fleet.plugins.plugin_utils.plain import plain
 

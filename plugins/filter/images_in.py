@@ -45,7 +45,7 @@ from ansible_collections.modelplane.fleet.plugins.plugin_utils.plain import plai
 
 
 def images_in(value: Any) -> list[str]:
-    """The images that manifests name."""
+    """Return the images in manifests."""
     from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.images import in_manifests, in_object
 
     return sorted(in_manifests(str(value)) if isinstance(value, str) else in_object(plain(value)))

@@ -84,7 +84,7 @@ if TYPE_CHECKING:
     from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.mirror import ClusterStack
 
 _NAME = "modelplane.fleet.mirror_charts"
-# Of a component, what makes up its release. Its objects may need files of a role.
+# Keys of a component that define its release. Its objects might require files of a role.
 _KEYS = (
     "key",
     "wave",

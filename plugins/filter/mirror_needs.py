@@ -111,7 +111,7 @@ def mirror_needs(
     exclude: Any = (),
     resources: Any = None,
 ) -> dict[str, Any]:
-    """All that a fleet needs."""
+    """Return all images and charts that a fleet needs."""
     from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.mirror import (
         LISTED,
         MANIFEST,

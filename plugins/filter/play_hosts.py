@@ -153,7 +153,7 @@ def _playbook_tags(playbooks: tuple[str, ...]) -> frozenset[str]:
 
 @functools.cache
 def _selects_tasks(playbooks: tuple[str, ...], tags: tuple[str, ...], skip_tags: tuple[str, ...]) -> bool:
-    """Return whether tags select a task other than the tasks that always run."""
+    """Return True if tags select a task other than the tasks that always run."""
     return any(
         task.evaluate_tags(list(tags), list(skip_tags), {})
         for task in _tasks(playbooks)

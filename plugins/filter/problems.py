@@ -120,8 +120,9 @@ def _of_roles() -> dict[str, frozenset[str]]:
 
 
 def _read(variables: Mapping[str, Any], names: set[str], prefixes: tuple[str, ...]) -> dict[str, Any]:
-    """Return the variables by these names as plain data, and those that resemble one as None: Ansible templates one
-    when it is read, and whoever copies a lazy one copies its template engine with it."""
+    """Return the variables with these names as plain data, and variables with similar names as None.
+
+    Ansible templates a variable when it is read, and a copy of a lazy variable includes its template engine."""
     return {
         name: plain(variables[name]) if name in names else None
         for name in variables

@@ -55,7 +55,7 @@ _LISTENERS = "spec.gateway."
 
 
 def workload_gateway(choices: Any) -> list[dict[str, Any]]:
-    """The objects of the gateway."""
+    """Return the objects of the gateway."""
     from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
     from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.workload_gateway import (
         GatewayChoices,

@@ -152,11 +152,11 @@ WORKLOAD_CLUSTERS = "workload_clusters"
 ENDINGS = ("fleet.yml", "fleet.yaml", "modelplane.yml", "modelplane.yaml")
 KINDS = registry.CLUSTER_KINDS
 REGION_LABEL = "modelplane.ai/region"
-# Changes whenever what is cached does.
+# Version of the cached data. Increase it with each change of their format.
 _CACHE_FORM = 2
 _MOST_WARNINGS = 20
 _OF_CLUSTERS = re.compile("|".join(("inferencec", *registry.KINDS)).encode(), re.IGNORECASE)
-# Names that Ansible gives a meaning of its own.
+# Names with a special meaning in Ansible.
 _TAKEN = ("all", "ungrouped", "localhost")
 # Of sources that are not built by the fleet.
 _REGION_FIELDS = {"AKS": "location", "Vultr": "region"}
@@ -170,11 +170,11 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
     NAME = "modelplane.fleet.fleet"
 
     def verify_file(self, path: str) -> bool:
-        """Return whether the file is meant for this plugin, by its name."""
+        """Return True if this plugin supports the file, by its name."""
         return super().verify_file(path) and path.endswith(ENDINGS)
 
     def parse(self, inventory: Any, loader: Any, path: str, cache: bool = True) -> None:
-        """Read the file and fill the inventory. All that can fail comes before the first host."""
+        """Read the file and fill the inventory. All possible errors occur before the first host is added."""
         super().parse(inventory, loader, path, cache)
         if PYDANTIC_IMPORT_ERROR:
             raise AnsibleParserError(missing_required_lib("pydantic"))
@@ -185,7 +185,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
         self._fill(config, descriptions)
 
     def _checked(self, path: str) -> dict[str, Any]:
-        """The options of this plugin, with absolute paths."""
+        """Return the options of this plugin, with absolute paths."""
         written_options = self.loader.load_from_file(path, cache="none")
         known_options = {"plugin", *self.option_definitions}
         problems = [
@@ -218,11 +218,11 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
         return self.templar.template(self.get_option(name))
 
     def _cached(self, path: str, config: Mapping[str, Any], cache: bool) -> list[dict[str, Any]]:
-        """The clusters, from the cache if there is one and it was made of the same options."""
+        """Return the clusters, from the cache if it exists and has the same options."""
         if not self.get_option("cache"):
             return self._read(config)
         key = self.get_cache_key(path)
-        # No secret is among them: checked_control refuses those.
+        # The options contain no secret, because checked_control rejects secrets.
         of = hashlib.sha256(
             json.dumps([_CACHE_FORM, config["resources"], config["control"], self.get_option("strict")]).encode()
         ).hexdigest()
@@ -281,7 +281,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
     def _fill(self, config: Mapping[str, Any], descriptions: list[dict[str, Any]]) -> None:
         for group in (CONTROL_PLANE, WORKLOAD_CLUSTERS):
             self.inventory.add_group(group)
-            # On groups, and not on hosts, so that files in group_vars win.
+            # Set on groups, not on hosts, so that files in group_vars have priority.
             self.inventory.set_variable(group, "ansible_connection", "local")
             interpreter = trust_as_template("{{ ansible_playbook_python }}")
             self.inventory.set_variable(group, "ansible_python_interpreter", interpreter)
@@ -328,7 +328,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
 
 
 def _groups(cluster: Mapping[str, Any]) -> list[str]:
-    """The groups of a cluster by its description."""
+    """Return the groups of a cluster by its description."""
     names = [f"source_{cluster['source'].lower()}"]
     if cluster["region"]:
         names.append(f"region_{cluster['region']}")
@@ -371,7 +371,7 @@ def _described(cluster: Cluster) -> dict[str, Any]:
 
 
 def _credentials(cluster: Cluster) -> str:
-    """The name of the credentials that it is made with; empty where it names none."""
+    """Return the name of the credentials that create the cluster, or "" without one."""
     block: Any = cluster.spec
     if isinstance(cluster, api.InferenceCluster):
         block = getattr(cluster.spec.cluster, cluster.spec.cluster.source.lower(), None)
@@ -386,13 +386,13 @@ def _source(cluster: Cluster) -> str:
 
 
 def _labels(cluster: Cluster) -> dict[str, str]:
-    """The labels that users gave the cluster, sorted; not those of copies on the control cluster."""
+    """Return the labels that users set on the cluster, sorted, without the labels of copies on the control cluster."""
     internal_labels = (MANAGED_BY_LABEL, PUBLISHED_LABEL)
     return {key: value for key, value in sorted(cluster.labels.items()) if key not in internal_labels}
 
 
 def _region(cluster: Cluster) -> str:
-    """The region in the words of the cloud; for sources that name none, what the label says."""
+    """Return the region as the cloud names it. For sources without a region, return the region label."""
     if not isinstance(cluster, api.InferenceCluster):
         return cluster.spec.region
     source = cluster.spec.cluster.source
@@ -403,10 +403,10 @@ def _region(cluster: Cluster) -> str:
 
 
 def _from_manifests(paths: list[str]) -> tuple[dict[Ref, Cluster], list[Problem]]:
-    """The clusters below `paths`, and what is wrong with them."""
+    """Return the clusters below `paths`, and their problems."""
     sources, problems = manifests.read(paths)
-    # A fleet has many more deployments than clusters, and to validate them here would take its time. InferenceClasses
-    # are read along, so that what an invalid cluster says of them is judged right.
+    # A fleet has many more deployments than clusters, and their validation would be slow. InferenceClasses are also
+    # read, so that the references of invalid clusters are validated correctly.
     loaded = load(source for source in sources if _OF_CLUSTERS.search(source.data))
     problems += [
         problem
@@ -418,14 +418,14 @@ def _from_manifests(paths: list[str]) -> tuple[dict[Ref, Cluster], list[Problem]
 
 
 def _from_control(control: Mapping[str, Any], *, alone: bool) -> tuple[dict[Ref, Cluster], list[Problem]]:
-    """The clusters on the control cluster, and what is wrong with them, without what InferenceClusters became.
+    """Return the clusters on the control cluster, without composed objects of InferenceClusters, and their problems.
 
-    Unless it alone says what clusters there are, it need not have the definitions of the fleet's kinds: the first run
-    of a fleet creates them there. Raises AnsibleParserError.
+    If manifests also define clusters, the control cluster does not need the CRDs of the fleet, because the first run of
+    a fleet creates them. Raise AnsibleParserError.
     """
     if not control:
         return {}, []
-    # Manifests need none of it.
+    # An inventory of manifests does not need these modules.
     from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.cluster_options import connection
     from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import connect
     from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError
@@ -451,7 +451,7 @@ def _from_control(control: Mapping[str, Any], *, alone: bool) -> tuple[dict[Ref,
 
 
 def _items(client: Any, kind: str, *, alone: bool) -> list[dict[str, Any]]:
-    """All of a kind. Who sees InferenceClusters need not see what is built for them. Raises ApiError."""
+    """Return all objects of a kind. Kinds other than InferenceCluster can be unreadable. Raise ApiError."""
     from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import Forbidden, NotServed
 
     try:
@@ -463,7 +463,7 @@ def _items(client: Any, kind: str, *, alone: bool) -> list[dict[str, Any]]:
 
 
 def _conflict(written: Cluster, live: Cluster) -> bool:
-    """Return whether two descriptions of one cluster differ, and it is unknown which of them is newer."""
+    """Return True if two descriptions of one cluster differ, and the newer description is unknown."""
     if live.labels.get(MANAGED_BY_LABEL) == MANAGED_BY:
         return False
     return written.spec != live.spec or _labels(written) != _labels(live)

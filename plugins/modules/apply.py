@@ -335,7 +335,7 @@ ARGUMENTS: dict[str, Any] = {
 
 
 def work(module: AnsibleModule) -> None:
-    """Do what the arguments ask for, and end the module with the result."""
+    """Run the module with its arguments, and exit with its result."""
     libraries.need(module, "pydantic", "PyYAML", "urllib3")
     try:
         result, warnings = apply_results.run(

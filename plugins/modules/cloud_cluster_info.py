@@ -120,7 +120,7 @@ _KINDS = ("InferenceClass", *registry.CLUSTER_KINDS, "ModelReplica")
 
 
 def work(module: AnsibleModule) -> None:
-    """Do what the arguments ask for, and end the module with the result."""
+    """Run the module with its arguments, and exit with its result."""
     libraries.need(module, "urllib3")
     prepare(module)
     declared = declared_resources.declared(module, _KINDS)

@@ -155,7 +155,7 @@ ARGUMENTS: dict[str, Any] = {
 
 
 def work(module: AnsibleModule) -> None:
-    """Do what the arguments ask for, and end the module with the result."""
+    """Run the module with its arguments, and exit with its result."""
     orphans = BACKENDS[module.params["provider"]].orphans
     task.run(module, lambda changes, messages: orphans(module, changes, messages))
 

@@ -113,7 +113,7 @@ ARGUMENTS: dict[str, Any] = {
 
 
 def work(module: AnsibleModule) -> None:
-    """Do what the arguments ask for, and end the module with the result."""
+    """Run the module with its arguments, and exit with its result."""
     prepare(module)
     params = module.params
     backend, provider = BACKENDS[params["provider"]], BY_NAME[params["provider"]].source

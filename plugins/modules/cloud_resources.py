@@ -231,7 +231,7 @@ ARGUMENTS: dict[str, Any] = {
 
 
 def work(module: AnsibleModule) -> None:
-    """Do what the arguments ask for, and end the module with the result."""
+    """Run the module with its arguments, and exit with its result."""
     params = module.params
     occupants = _occupants(module)
     provider = BACKENDS[params["provider"]].connect(module)

@@ -239,7 +239,7 @@ _RUNNING = ("ModelCache", "ModelDeployment")
 
 
 def work(module: AnsibleModule) -> None:
-    """Do what the arguments ask for, and end the module with the result."""
+    """Run the module with its arguments, and exit with its result."""
     libraries.need(module, "urllib3")
     prepare(module)
     with per_cluster.reported_arguments(module):
@@ -273,8 +273,9 @@ def _checked(snapshot: Snapshot, desired: Desired) -> dict[str, Any]:
 
 
 def _desired(module: AnsibleModule) -> Callable[[str, Snapshot | None], Desired]:
-    """Return a function from the name of a cluster to its desired state, which keeps what a snapshot of the cluster
-    says it has to. Raises ArgumentsError."""
+    """Return a function that maps a cluster name to its desired state. Raise ArgumentsError.
+
+    The desired state keeps the parts that a snapshot of the cluster requires."""
     params = module.params
     resources = _resources(module)
     bound_rights = rights.bound(params["rights"])

@@ -56,7 +56,7 @@ _KINDS = ("ModelDeployment", "ModelReplica")
 
 
 def work(module: AnsibleModule) -> None:
-    """Do what the arguments ask for, and end the module with the result."""
+    """Run the module with its arguments, and exit with its result."""
     prepare(module)
     if module.params["control"]:
         libraries.need(module, "urllib3")

@@ -105,7 +105,7 @@ ARGUMENTS: dict[str, Any] = {
 
 
 def work(module: AnsibleModule) -> None:
-    """Do what the arguments ask for, and end the module with the result."""
+    """Run the module with its arguments, and exit with its result."""
     need(module, "PyYAML")
     names = ("image", "source", "repository", "destination")
     images = [Image(*(entry[name] for name in names)) for entry in module.params["images"] if entry["destination"]]

@@ -139,7 +139,7 @@ class _Gateway:
 
     @property
     def finding(self) -> str:
-        """Return the reason why it is not usable yet; empty when it is."""
+        """Return the reason for an unusable gateway, or "" for a usable gateway."""
         ready = self.status.condition(READY)
         if ready is None or ready.status != "True":
             return ready.message if ready else ""
@@ -154,7 +154,7 @@ _NO_ADDRESS = (
 
 
 def work(module: AnsibleModule) -> None:
-    """Do what the arguments ask for, and end the module with the result."""
+    """Run the module with its arguments, and exit with its result."""
     libraries.need(module, "urllib3")
     prepare(module)
     loaded = declared_resources.manifests(module)
@@ -182,7 +182,7 @@ def work(module: AnsibleModule) -> None:
 
 
 def _copy(client: Client) -> Object | None:
-    """Return the copy of the InferenceGateway of the control cluster; None without one."""
+    """Return the copy of the InferenceGateway of the control cluster, or None without one."""
     live = client.get(api.KINDS[_KIND].group_version(), _KIND, CONTROL_CLUSTER_GATEWAY)
     return live if live and is_path_gateway(live) else None
 

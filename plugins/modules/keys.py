@@ -225,7 +225,7 @@ _SHOW = "show_once"
 
 
 def work(module: AnsibleModule) -> None:
-    """Do what the arguments ask for, and end the module with the result."""
+    """Run the module with its arguments, and exit with its result."""
     libraries.need(module, "urllib3")
     params = module.params
     # A key given as a name is in the arguments, which Ansible shows with -vvv.

@@ -145,7 +145,7 @@ ARGUMENTS: dict[str, Any] = {
 
 
 def work(module: AnsibleModule) -> None:
-    """Do what the arguments ask for, and end the module with the result."""
+    """Run the module with its arguments, and exit with its result."""
     libraries.need(module, "PyYAML", "urllib3")
     duration, renew_before = module.params["duration"], module.params["renew_before"]
     if duration < 600 or not 0 <= renew_before < duration:
@@ -175,7 +175,7 @@ def work(module: AnsibleModule) -> None:
 
 
 def _chosen(params: Mapping[str, Any]) -> dict[str, Connection]:
-    """Return the connections of the chosen clusters, that of the control cluster as `control`."""
+    """Return the connections of the chosen clusters. The control cluster has the name `control`."""
     connections = cluster_options.connections(params)
     control = cluster_options.control_connection(params)
     if control is not None and cluster_options.CONTROL in connections:

@@ -127,7 +127,7 @@ ARGUMENTS: dict[str, Any] = {
 
 
 def work(module: AnsibleModule) -> None:
-    """Do what the arguments ask for, and end the module with the result."""
+    """Run the module with its arguments, and exit with its result."""
     libraries.need(module, "urllib3")
     if module.params["duration"] < 1:
         module.fail_json(msg=f"duration is {module.params['duration']:g}, and must be at least 1")

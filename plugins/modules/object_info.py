@@ -121,7 +121,7 @@ ARGUMENTS: dict[str, Any] = {
 
 
 def work(module: AnsibleModule) -> None:
-    """Do what the arguments ask for, and end the module with the result."""
+    """Run the module with its arguments, and exit with its result."""
     libraries.need(module, "urllib3")
 
     def found(client: Client) -> dict[str, Any]:

@@ -379,7 +379,7 @@ _OF_BUILDS = {
 
 
 def work(module: AnsibleModule) -> None:
-    """Do what the arguments ask for, and end the module with the result."""
+    """Run the module with its arguments, and exit with its result."""
     manifests.prepare(module)
     manifests.check_values(module)
     output.check_query(module)
@@ -406,7 +406,7 @@ def _settings(module: AnsibleModule) -> reconcile.Settings:
     params = module.params
     if params["state"] == "decided" and params["control"] is None:
         module.fail_json(msg="state is decided, and a decision is published on the control cluster: give control")
-    # Whose state it is: that of the control cluster, where there is one.
+    # The state belongs to the control cluster, if there is one.
     state = "folder" if params["control"] is None else "control"
     building = manifests.settings(module, {**params, "state": state})
     building = questions.with_questions(module, building)
@@ -445,7 +445,7 @@ def _settings(module: AnsibleModule) -> reconcile.Settings:
 
 
 def _silent(module: AnsibleModule, done: reconcile.Run) -> list[str]:
-    """Return the clusters that did not answer, where nothing else in the result is shown that says so."""
+    """Return the clusters that did not respond, if no other part of the visible result contains them."""
     params = module.params
     if params["on_error"] == "fail" or params["view"] == "status" or "unreachable" in params["strict"]:
         return []
@@ -453,7 +453,7 @@ def _silent(module: AnsibleModule, done: reconcile.Run) -> list[str]:
 
 
 def _warnings(done: reconcile.Run, of_build: Callable[..., list[str]]) -> list[str]:
-    """Return the warnings of all steps, each once. What failed on a cluster is in its result."""
+    """Return the warnings of all steps, without duplicates. The errors of a cluster are in its result."""
     lines = [line for fleet in done.observed for line in observed_fleet.warnings(fleet)]
     for built in done.current_builds:
         lines += of_build(built.loaded, more=manifests.build_warnings(built))
@@ -465,7 +465,7 @@ def _warnings(done: reconcile.Run, of_build: Callable[..., list[str]]) -> list[s
 
 def _control_message(error: reconcile.ControlClusterError) -> str:
     message: str = apply_results.cluster_result(error.outcome)["msg"]
-    # A comparison counts what would be done, if this was not in the way.
+    # A comparison counts the changes that a run without this error would make.
     return (message.partition("\n")[2] or message) if error.compared else f"control: {message}"
 
 
@@ -515,7 +515,7 @@ def _result(module: AnsibleModule, settings: reconcile.Settings, done: reconcile
 
 
 def _clusters(done: reconcile.Run) -> dict[str, dict[str, Any]]:
-    """Return each workload cluster, with the last of its steps that failed."""
+    """Return each inference cluster, with its last failed step."""
     clusters = observed_fleet.clusters(done.observed[-1]) if done.observed else {}
     for name, last_outcome in done.clusters.items():
         applied = apply_results.cluster_result(last_outcome)
@@ -585,9 +585,10 @@ def _shown(
 
 
 def _uncopied(module: AnsibleModule, planned: plan_output.PlanDocument) -> list[plan_output.PlannedSecretCopy]:
-    """Return the copies of Secrets that no run makes: those for clusters whose objects are files. A plan alone does not
-    know what a cluster without a host is; neither is that known where the control cluster, which may have
-    InferenceClusters, is not read."""
+    """Return the copies of Secrets that no run creates, for file-based clusters.
+
+    A plan cannot identify a cluster without a host. A run that does not read the control cluster cannot identify it
+    either, because the control cluster might have InferenceClusters."""
     params = module.params
     hosts = {*(cluster["name"] for cluster in params["clusters"]), *params["others"], *params["hosts"]}
     knows_hosts = params["state"] in ("decided", "applied") and not params["control_unread"]

@@ -105,7 +105,7 @@ ARGUMENTS: dict[str, Any] = {
 
 
 def work(module: AnsibleModule) -> None:
-    """Do what the arguments ask for, and end the module with the result."""
+    """Run the module with its arguments, and exit with its result."""
     prepare(module)
     check_query(module)
     loaded = fleet_inputs.read_manifests(
@@ -115,7 +115,7 @@ def work(module: AnsibleModule) -> None:
         with failures(module):
             catalogue = fleet_inputs.read_prices(module.params["prices"])
         loaded = loaded.with_problems(budget_problems(loaded.resources, catalogue))
-    # All of them: other modules show some, and lead here.
+    # Show all warnings, because other modules show only some and refer to this module.
     for problem in loaded.warnings:
         module.warn(str(problem))
     if loaded.errors and module.params["fail_on_error"]:

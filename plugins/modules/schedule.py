@@ -143,7 +143,7 @@ ARGUMENTS: dict[str, Any] = {
 
 
 def work(module: AnsibleModule) -> None:
-    """Do what the arguments ask for, and end the module with the result."""
+    """Run the module with its arguments, and exit with its result."""
     prepare(module)
     check_values(module)
     outcome = run(module, build.plan_only, settings(module))

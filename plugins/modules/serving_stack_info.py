@@ -162,12 +162,12 @@ ARGUMENTS: dict[str, Any] = {
 }
 _KINDS = ("InferenceClass", "InferenceCluster", "InferenceGateway", "ServingStack", "ModelReplica")
 _COUNTED = ("ModelService", "CallerPolicy")
-"""Kinds that say which budgets a gateway has to keep."""
+"""Kinds that define the budgets of a gateway."""
 Resource = TypeVar("Resource", bound=api.Resource)
 
 
 def work(module: AnsibleModule) -> None:
-    """Do what the arguments ask for, and end the module with the result."""
+    """Run the module with its arguments, and exit with its result."""
     libraries.need(module, "urllib3")
     prepare(module)
     declared = declared_resources.declared(module, _KINDS)
@@ -180,7 +180,7 @@ def work(module: AnsibleModule) -> None:
         resources = [*declared_resources.on_control_cluster(module, _COUNTED), *resources]
     stacks = _clusters(resources)
     invalid = {ref.kind for ref in declared.loaded.unusable}
-    # The cluster of an invalid ServingStack is not known.
+    # The cluster of an invalid ServingStack is unknown.
     held_clusters = declared.held_clusters.union(stacks) if "ServingStack" in invalid else declared.held_clusters
     names = module.params["names"]
     requested = held_clusters.union(stacks) if names is None else frozenset(names)
@@ -194,7 +194,7 @@ def work(module: AnsibleModule) -> None:
 
 
 def _clusters(resources: list[Object]) -> dict[str, dict[str, Any]]:
-    """Return the settings by cluster. Later resources override earlier ones of the same name."""
+    """Return the settings by cluster. Later resources override earlier resources of the same name."""
     by_kind: dict[str, dict[str, Object]] = {}
     for value in resources:
         name = "/".join(filter(None, (text(value, "metadata", "namespace"), text(value, "metadata", "name"))))
@@ -222,7 +222,7 @@ def _clusters(resources: list[Object]) -> dict[str, dict[str, Any]]:
 
 
 def _gateway(resources: Sequence[api.Resource], live: Sequence[Object]) -> dict[str, Any]:
-    """Return the releases and objects of the InferenceGateway. Raises InvalidResource."""
+    """Return the releases and objects of the InferenceGateway. Raise InvalidResource."""
     desired, is_live = declared_gateway(resources, live)
     if desired is None:
         return {}

@@ -192,7 +192,7 @@ ARGUMENTS: dict[str, Any] = {
 
 
 def work(module: AnsibleModule) -> None:
-    """Do what the arguments ask for, and end the module with the result."""
+    """Run the module with its arguments, and exit with its result."""
     libraries.need(module, "PyYAML", "urllib3")
     seconds = 0.0 if module.check_mode else module.params["wait"]
     seen_progress = progress.of(module)
@@ -207,7 +207,7 @@ def work(module: AnsibleModule) -> None:
 
 
 def _of_releases(client: Client, names: Sequence[str]) -> list[Object]:
-    """Return the objects of releases that become ready."""
+    """Return the objects of releases that can become ready."""
     helm_releases = releases(client, time.time(), WORKLOADS) if names else []
     return [
         value

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Byte code of this collection, kept where Python keeps that of other packages."""
+"""Byte code of this collection, stored in the location for byte code of other packages."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _PLUGINS = __name__.partition("plugin_utils.")[0]
 
 
 class Finder:
-    """Finder of the modules of this collection for Python's own loader.
+    """Finder of the modules of this collection for the default Python loader.
 
-    The loader that Ansible has for collections compiles every file in every process (`get_code` in
-    ansible.utils.collection_loader), which is a third of the time that ansible-playbook takes to start here.
+    The collection loader of Ansible compiles every file in every process (`get_code` in
+    ansible.utils.collection_loader). This takes a third of the start time of ansible-playbook for this collection.
     """
 
     @staticmethod
@@ -26,14 +26,14 @@ class Finder:
             return None
         for folder in path or ():
             spec = FileFinder(folder, (SourceFileLoader, SOURCE_SUFFIXES)).find_spec(name)
-            # A folder without __init__.py is a package for Ansible's loader alone.
+            # A directory without __init__.py is only a package for Ansible's loader.
             if spec and spec.loader:
                 return spec
         return None
 
 
 def load(*names: str) -> None:
-    """Import modules of this collection, given as paths below plugins with dots, and all that they import of it."""
+    """Import modules of this collection with their imports. `names`: paths below plugins with dots."""
     finder = Finder()
     sys.meta_path.insert(0, finder)
     try:

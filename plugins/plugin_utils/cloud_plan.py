@@ -22,10 +22,10 @@ def planned(
     mappings: Sequence[str],
     lists: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Return the plan of a cluster and its options, as the input and an argument of a filter.
+    """Return the plan of a cluster and its options, as the input and an argument of a filter. Raise AnsibleFilterError.
 
-    `kind`: that of the cluster. `plan`: makes the plan of both as plain data; raises InvalidClusterError. `mappings`,
-    `lists`: names of the options, which are empty where they are not given. Raises AnsibleFilterError.
+    `kind`: kind of the cluster. `plan`: function that returns the plan as plain data and raises InvalidClusterError.
+    `mappings`, `lists`: names of the options. Missing options are empty.
     """
     from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import PYDANTIC_IMPORT_ERROR
     from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.validation import InvalidClusterError
@@ -55,5 +55,5 @@ def planned(
 
 
 def texts(labels: Mapping[str, Any]) -> dict[str, str]:
-    """Return labels whose values are texts."""
+    """Return labels with their values as text."""
     return {key: str(value) for key, value in labels.items()}

@@ -24,15 +24,16 @@ class LiveLines:
         self._at_start = True
 
     def show(self, lines: Sequence[str]) -> None:
-        """Show these lines in place of the earlier ones. None may be as wide as the terminal."""
+        """Replace the current lines. Each line must be narrower than the terminal."""
         with self._lock:
             if self._at_start and list(lines) != self._drawn:
                 self._draw(list(lines))
 
     @contextlib.contextmanager
     def other_output(self, *, ends_line: bool) -> Iterator[None]:
-        """Let something else be written where the lines are. The next call of `show` shows some again, below it, unless
-        it does not end its line (`ends_line`)."""
+        """Clear the lines for other output. The next call of `show` shows lines below it.
+
+        If the other output does not end its line (`ends_line`), no lines are shown."""
         with self._lock:
             if self._drawn:
                 self._draw([])
@@ -48,6 +49,6 @@ class LiveLines:
         self._drawn = lines
 
     def _rows(self) -> int:
-        """Rows that the drawn lines take now: a terminal that became narrower has wrapped them."""
+        """Return the current number of rows of the lines, because a narrower terminal wraps them."""
         width = max(1, self._width())
         return sum(max(1, -(-columns(line) // width)) for line in self._drawn)

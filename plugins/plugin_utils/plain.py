@@ -10,7 +10,7 @@ from typing import Any
 
 
 def plain(value: Any) -> Any:
-    """A value as it comes out of JSON: no tags, nothing lazy or encrypted."""
+    """Return a value with only JSON types: without tags, and not lazy or encrypted."""
     if isinstance(value, Mapping):
         return {str(key): plain(entry) for key, entry in value.items()}
     if isinstance(value, (list, tuple, set, frozenset)):

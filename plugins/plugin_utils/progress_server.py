@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The socket on which a run receives reports of progress, read by a thread that shows them."""
+"""Socket for progress reports of a run, and a thread that reads and shows them."""
 
 from __future__ import annotations
 
@@ -18,15 +18,17 @@ from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.progress import Board, Rank
 
-# Of a report. A sender that writes longer lines is no sender of ours.
+# Maximum length of a report. A longer line is not from a sender of this collection.
 _LONGEST = 1 << 14
 _CHUNK = 1 << 16
 _WAITING = 128
 
 
 class Server:
-    """A Board with what senders report, and `show`, which a thread calls with it: every `pause` seconds, and soon after
-    a report. `path`: of the socket, in a folder that only this user can enter."""
+    """Server that receives progress reports into a Board.
+
+    A thread calls `show` with the Board every `pause` seconds, and soon after a report. `path`: path of the socket, in
+    a directory that only this user can enter."""
 
     def __init__(self, show: Callable[[Board, float], None], pause: float) -> None:
         self._show, self._pause = show, pause

@@ -41,13 +41,13 @@ _MOST_WARNINGS = 20
 
 
 class ApplyError(Exception):
-    """Error before anything was applied; the message says what to do."""
+    """Error before anything was applied. The message contains a hint."""
 
 
 def run(
     params: Mapping[str, Any], *, check_mode: bool, diff: bool, progress: Progress = unseen
 ) -> tuple[dict[str, Any], list[str]]:
-    """The result of the module for its arguments, and the warnings. Raises ApplyError."""
+    """Return the result of the module for its arguments, and the warnings. Raise ApplyError."""
     try:
         outcomes = run_apply(settings(params, check_mode, progress))
     except (cluster_options.ArgumentsError, DecisionError, OutageError, StoreError, ApiError) as error:
@@ -82,7 +82,7 @@ def run(
 
 
 def _plan_on_control(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the plan on the control cluster; empty if the control cluster is missing or unreachable."""
+    """Return the plan on the control cluster, or an empty plan if the control cluster is missing or unreachable."""
     connection = cluster_options.control_connection(params)
     if connection is not None:
         with contextlib.suppress(ApiError), connect(connection, None, write_cache=False) as client:
@@ -103,7 +103,7 @@ def _removals(outcomes: Outcomes) -> Iterator[ClusterRemoval]:
 
 
 def _forget(params: Mapping[str, Any], outcomes: Outcomes, progress: Progress) -> tuple[bool, list[str]]:
-    """Remove emptied clusters from the build directory. Return whether it changed, and warnings."""
+    """Remove emptied clusters from the build directory. Return True if it changed, and warnings."""
     emptied = [name for name, outcome in outcomes.clusters.items() if not is_failed(outcome)]
     control = outcomes.control is not None and not is_failed(outcomes.control)
     folder = str(params["path"])
@@ -117,7 +117,7 @@ def _forget(params: Mapping[str, Any], outcomes: Outcomes, progress: Progress) -
 
 
 def settings(params: Mapping[str, Any], check_mode: bool, progress: Progress = unseen) -> Settings:
-    """Return the settings of a run that reports to `progress`. Raises ApplyError and ArgumentsError."""
+    """Return the settings of a run that reports to `progress`. Raise ApplyError and ArgumentsError."""
     connections = cluster_options.connections(params)
     control = cluster_options.control_connection(params)
     if not connections and control is None:
@@ -181,7 +181,7 @@ def settings(params: Mapping[str, Any], check_mode: bool, progress: Progress = u
 
 
 def _lease(lease: Mapping[str, Any] | None, decision: int | None) -> tuple[str, float] | None:
-    """Return the holder of locks and their duration in seconds; None where nothing is locked."""
+    """Return the holder of locks and their duration in seconds, or None without locks."""
     if lease is None and decision is None:
         return None
     lease_options = lease or {}
@@ -189,7 +189,7 @@ def _lease(lease: Mapping[str, Any] | None, decision: int | None) -> tuple[str, 
 
 
 def _summary_of(outcomes: Outcomes, is_preview: bool) -> str:
-    """Return one line about all workload clusters, and the objects of all clusters."""
+    """Return one line about all inference clusters, and the objects of all clusters."""
     objects = [
         object_changes("" if name == cluster_options.CONTROL else name, [outcome])
         for name, outcome in _named(outcomes)
@@ -233,7 +233,7 @@ def _connect(connection: Connection, check_mode: bool) -> Callable[[Client | Non
 
 
 def _named(outcomes: Outcomes) -> Iterator[tuple[str, Outcome]]:
-    """Yield every cluster by its name in messages; the control cluster last."""
+    """Yield every cluster by its name in messages. The control cluster is last."""
     yield from outcomes.clusters.items()
     if outcomes.control is not None:
         yield cluster_options.CONTROL, outcomes.control
@@ -307,7 +307,7 @@ def _diffs(cluster: str, outcome: Outcome) -> Iterator[dict[str, str]]:
 
 
 def warnings(outcomes: Outcomes) -> list[str]:
-    """Return the notes of all clusters. What failed there is in their results."""
+    """Return the notes of all clusters. The errors of clusters are in their results."""
     lines = [
         f"{name}: {note}"
         for name, outcome in _named(outcomes)

@@ -38,11 +38,11 @@ CLUSTERS: dict[str, Any] = {
 
 
 class ArgumentsError(Exception):
-    """Invalid arguments; the message has one line for each problem."""
+    """Invalid arguments. The message has one line for each problem."""
 
 
 def connections(params: Mapping[str, Any]) -> dict[str, Connection]:
-    """Return the connections of the argument `clusters`, by name, in their order. Raises ArgumentsError."""
+    """Return the connections of the argument `clusters`, by name, in their order. Raise ArgumentsError."""
     bounds = limits(params)
     entries: Sequence[Mapping[str, Any]] = params.get("clusters") or ()
     connections_by_name: dict[str, Connection] = {}
@@ -64,7 +64,7 @@ def connections(params: Mapping[str, Any]) -> dict[str, Connection]:
 
 
 def control_connection(params: Mapping[str, Any]) -> Connection | None:
-    """Return the connection of the argument `control`, None without; an empty one uses the kubeconfig of kubectl."""
+    """Return the connection of the argument `control`, or None. Empty options use the kubeconfig of kubectl."""
     control_options = params.get("control")
     if control_options is None:
         return None
@@ -72,7 +72,7 @@ def control_connection(params: Mapping[str, Any]) -> Connection | None:
 
 
 def connection(name: str, given: Mapping[str, Any], **more: Any) -> Connection:
-    """Return a connection of suboptions; those that are left out or None have their defaults. Raises ArgumentsError."""
+    """Return the connection of suboptions. Missing and None suboptions have their defaults. Raise ArgumentsError."""
     texts = (
         *("kubeconfig", "kubeconfig_text", "context", "server", "token", "ca_file", "ca_text"),
         *("proxy", "tls_server_name", "impersonate"),
@@ -94,8 +94,7 @@ def connection(name: str, given: Mapping[str, Any], **more: Any) -> Connection:
 
 
 def cloud_connections(params: Mapping[str, Any], provided: Collection[str]) -> dict[str, CloudConnection]:
-    """Return the logins of the argument `clusters` at clusters by their names in a cloud, by cluster, without those of
-    clusters that others created."""
+    """Return the cloud connections in the argument `clusters`, by cluster, without clusters that others created."""
     logins_by_cluster: dict[str, CloudConnection] = {}
     for entry in params.get("clusters") or ():
         for cloud in LOGINS:
@@ -106,7 +105,7 @@ def cloud_connections(params: Mapping[str, Any], provided: Collection[str]) -> d
 
 
 def forks(params: Mapping[str, Any]) -> int:
-    """Return the number of clusters to process concurrently. Raises ArgumentsError."""
+    """Return the number of clusters to process concurrently. Raise ArgumentsError."""
     width = int(params.get("forks") or 0)
     if width < 1:
         raise ArgumentsError("forks: must be at least 1")
@@ -118,7 +117,7 @@ def _given(options: Mapping[str, Any] | None) -> dict[str, str]:
 
 
 def limits(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the limits on requests as keyword arguments of `connection`. Raises ArgumentsError."""
+    """Return the limits on requests as keyword arguments of `connection`. Raise ArgumentsError."""
     timeout, retries, largest = params.get("timeout"), params.get("retries"), params.get("answer_limit")
     if timeout is not None and not 0 < timeout < float("inf"):
         raise ArgumentsError("timeout: must be a number of seconds above 0")

@@ -51,8 +51,8 @@ OPTIONS: dict[str, Any] = {
     "verify": {"type": "bool", "default": True},
     "impersonate": {"type": "str"},
 }
-"""The keys of a connection, as an Ansible argument spec. Here, and not beside the modules' other arguments, because a
-filter is imported in every task that uses it."""
+"""Keys of a connection, as an Ansible argument spec. They are separate from the modules' other arguments, because every
+task that uses a filter imports it."""
 
 CLUSTER_VARIABLES = (
     "fleet_target",
@@ -66,22 +66,23 @@ CLUSTER_VARIABLES = (
 )
 """Variables of a host of `workload_clusters` for its connection."""
 PROVISION_VARIABLES = ("fleet_provision", "__fleet_cloud_name")
-"""Variables of a host of `workload_clusters` that determine whether the fleet creates its cluster. The second one is
-the name of the cluster in its cloud, in a run in which the cluster does not exist and therefore has no connection."""
+"""Variables of a host of `workload_clusters` that determine if the fleet creates its cluster. The second variable is
+the name of the cluster in its cloud, for a run without the cluster and therefore without its connection."""
 CONTROL_VARIABLES = ("fleet_control", "fleet_control_kubeconfig", "inventory_dir")
 """Variables of the host of `control_plane` for the connection to the control cluster."""
 
 METHODS = ("kubeconfig", "kubeconfig_text", "secret", *registry.BY_NAME, "server")
-"""Keys of which a connection has exactly one; `context` alone uses the user's kubeconfig."""
+"""Connection methods. A connection has exactly one of these keys. Only `context` uses the default kubeconfig of the
+user."""
 LITERAL_SECRETS = ("token", "kubeconfig_text")
 _WITH_CONTEXT = ("kubeconfig", "kubeconfig_text", "secret")
-# Keys of one method of connecting, which are removed when another one replaces it.
+# Keys of a connection method. They are removed when another method replaces it.
 _METHOD_KEYS = (*METHODS, "context", "token", "ca_file", "ca_text")
 _MOST_PROBLEMS = 20
 
 
 class ConnectionsError(Exception):
-    """Invalid variables of connections; `problems` has a line for each."""
+    """Invalid variables of connections. `problems`: one line for each problem."""
 
     def __init__(self, problems: Sequence[str]) -> None:
         super().__init__("\n".join(first_lines(problems, _MOST_PROBLEMS)))
@@ -89,8 +90,10 @@ class ConnectionsError(Exception):
 
 
 def clusters(hosts: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the argument `clusters` for hosts (inventory name -> variables), in their order, without those of files
-    only. Raises ConnectionsError with all problems of all hosts."""
+    """Return the argument `clusters` for hosts (inventory name -> variables), in their order, without file-based
+    clusters.
+
+    Raise ConnectionsError with all problems of all hosts."""
     connections_by_name: dict[str, dict[str, Any]] = {}
     hosts_by_cluster: dict[str, str] = {}
     problems: list[str] = []
@@ -121,9 +124,9 @@ def is_unused(variables: Mapping[str, Any]) -> bool:
 
 
 def provisioned(host: str, variables: Mapping[str, Any], known: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Return the entry of `known` for the cluster of a host if the fleet creates it in a cloud, else an empty mapping.
+    """Return the entry of `known` for the cluster of a host if the fleet creates it in a cloud, and {} otherwise.
 
-    Raises ConnectionsError.
+    Raise ConnectionsError.
     """
     about = known.get(variables.get("fleet_cluster") or host) or {}
     if variables.get("fleet_provision", "managed") != "managed" or not about.get("provider"):
@@ -135,7 +138,7 @@ def provisioned(host: str, variables: Mapping[str, Any], known: Mapping[str, Map
 
 
 def cluster_connection(host: str, variables: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return an entry of the argument `clusters`, None for a cluster of files only. Raises ConnectionsError."""
+    """Return an entry of the argument `clusters`, None for a cluster of files only. Raise ConnectionsError."""
     connection_variables = [
         name for name in ("fleet_kubeconfig", "fleet_context", "fleet_connection") if variables.get(name)
     ]
@@ -173,7 +176,7 @@ def cluster_connection(host: str, variables: Mapping[str, Any]) -> dict[str, Any
 
 
 def control_connection(host: str, variables: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the argument `control`, None for a fleet without a control cluster. Raises ConnectionsError."""
+    """Return the argument `control`, None for a fleet without a control cluster. Raise ConnectionsError."""
     where = f"{host}: fleet_control"
     problems: list[str] = []
     connection = _written(where, variables.get("fleet_control"), problems)
@@ -191,9 +194,9 @@ def control_connection(host: str, variables: Mapping[str, Any]) -> dict[str, Any
 
 
 def checked_control(where: str, value: Any, folder: str) -> dict[str, Any]:
-    """Validate a connection to the control cluster that is written at `where`; relative paths start from `folder`.
+    """Validate a connection to the control cluster. `where`: its location. `folder`: directory for relative paths.
 
-    Raises ConnectionsError, also for a secret in it: the connection becomes a variable, and variables are shown."""
+    Raise ConnectionsError, also for a secret in the connection, because the connection becomes a visible variable."""
     problems: list[str] = []
     connection = _written(where, value, problems)
     problems = problems or _control_problems(where, connection)
@@ -214,10 +217,11 @@ def checked_control(where: str, value: Any, folder: str) -> dict[str, Any]:
 
 
 def of_manifest(cluster: api.InferenceCluster | api.CloudCluster) -> dict[str, Any]:
-    """Return the connection to a cluster according to its manifest, empty when the manifest has none.
+    """Return the connection to a cluster according to its manifest, or {} without one.
 
-    That of an Existing cluster is its kubeconfig, a Secret on the control cluster. That of a cluster which the fleet
-    provisions is its name in the cloud, derived from the manifest's name. Manifests of other sources have none.
+    The connection to an Existing cluster is its kubeconfig, a Secret on the control cluster. The connection to a
+    cluster that the fleet provisions is its name in the cloud, derived from the manifest's name. Manifests of other
+    sources have no connection.
     """
     if isinstance(cluster, api.CloudCluster):
         cluster_cloud = registry.BY_KIND[cluster.kind]
@@ -266,8 +270,10 @@ def _shorten(host: str, connection: dict[str, Any], variables: Mapping[str, Any]
 def _logged_in(
     host: str, cloud_name: str, written_options: Mapping[str, Any], variables: Mapping[str, Any], problems: list[str]
 ) -> dict[str, Any]:
-    """Return a cluster in a cloud with the login that creates it, who may work on it: the variables of the role that
-    creates it win over what is written, and that over the account of the cluster's credentials."""
+    """Return a cloud cluster with the credentials that create it and can work on it.
+
+    Variables of the role that creates the cluster have priority over the written options. The written options have
+    priority over the account of the cluster's credentials."""
     login = registry.BY_NAME[cloud_name].login
     accounts = variables.get(f"{cloud_name}_cluster_accounts") or {}
     name = variables.get("fleet_credentials") or "default"
@@ -299,7 +305,7 @@ def _set_by(variables: Mapping[str, Any], names: Mapping[str, str]) -> dict[str,
 
 
 def _written(where: str, value: Any, problems: list[str]) -> dict[str, Any]:
-    """Return the keys of a connection with a value; add problems of unknown keys and wrong types."""
+    """Return the keys of a connection with a value. Add problems of unknown keys and wrong types."""
     if value is None or value == "":
         return {}
     return _options(where, value, OPTIONS, problems)
@@ -341,7 +347,7 @@ def _not_text(value: Any) -> str:
 
 
 def _methods(connection: Iterable[str]) -> list[str]:
-    """Return the given methods of connecting. A server beside a name in a cloud only saves a request to the cloud."""
+    """Return the connection methods. A server with a name in a cloud is not a method, but saves a cloud request."""
     methods = [method for method in METHODS if method in connection]
     return [method for method in methods if method != "server" or not registry.BY_NAME.keys() & set(methods)]
 

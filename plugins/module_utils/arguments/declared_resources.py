@@ -37,14 +37,14 @@ ARGUMENTS: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Declared:
-    """Declared resources of a fleet.
-
-    `live`: resources on the control cluster, in wire format. `loaded`: those of the manifests, which override live ones
-    of the same name. `held_clusters`: names of clusters that stay unchanged."""
+    """Declared resources of a fleet."""
 
     live: list[Object]
+    """Resources on the control cluster, in wire format."""
     loaded: Loaded
+    """Resources of the manifests. They override live resources of the same name."""
     held_clusters: frozenset[str]
+    """Names of frozen clusters."""
 
 
 def manifests(module: AnsibleModule) -> Loaded:
@@ -60,8 +60,9 @@ def _accepted(module: AnsibleModule, loaded: Loaded) -> Loaded:
 
 
 def declared(module: AnsibleModule, kinds: Sequence[str]) -> Declared:
-    """Return all resources of `kinds` on the control cluster (the argument `control`), if there is one, and of any kind
-    in the manifests. Read errors fail the module."""
+    """Return all resources of `kinds` on the control cluster (the argument `control`), and all resources in manifests.
+
+    Read errors fail the module."""
     loaded = manifests(module)
     live = on_control_cluster(module, kinds)
     by_ref = {Ref(*identity(value)[1:]): value for value in live}

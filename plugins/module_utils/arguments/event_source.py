@@ -30,12 +30,12 @@ _FOREIGN = ("eda_feedback_queue",)
 
 
 class SourceError(Exception):
-    """Invalid arguments; the message has one line for each problem."""
+    """Invalid arguments. The message has one line for each problem."""
 
 
 def parse(args: Mapping[str, Any]) -> tuple[Settings, float]:
-    """Return the settings of a watch, and the seconds between two readings. Raises SourceError."""
-    # Templates of a rulebook leave something empty for what is not set. An empty `control` has a meaning.
+    """Return the settings of a watch, and the seconds between two readings. Raise SourceError."""
+    # Templates of a rulebook result in empty values for unset options. An empty `control` has a meaning.
     set_arguments = {
         name: value for name, value in args.items() if name not in _FOREIGN and value not in ("", None, [])
     }

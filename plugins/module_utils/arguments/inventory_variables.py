@@ -389,8 +389,8 @@ LEAST: Mapping[str, float] = {
 """Minimum values of numbers."""
 _HOUR, _DAY = 3600, 86400
 MOST: Mapping[str, float] = {
-    # With the rest of the grace period, a terminationGracePeriodSeconds of one day. The pod uses its devices, and a
-    # drain of its node takes, until the period ends.
+    # Together with the rest of the grace period, the maximum is a terminationGracePeriodSeconds of one day. Until the
+    # period ends, the pod uses its devices, and a drain of its node continues.
     "fleet_stream_grace": MOST_GRACE_SECONDS - STOP_SECONDS,
     # The lock of a killed run blocks all other runs until it expires.
     "fleet_lease": _HOUR,
@@ -472,7 +472,7 @@ OF_CLUSTER_CONNECTION: dict[str, Any] = {
 }
 """Variables of hosts of `workload_clusters` that `connections` reads and validates."""
 ARTIFACTS = ("fleet_outcome",)
-"""Results that playbooks publish, which AWX hands to the next node of a workflow as variables."""
+"""Results that playbooks publish. AWX passes them to the next node of a workflow as variables."""
 KNOWN = frozenset(
     name
     for names in (OF_FLEET, OF_CLUSTER, ARTIFACTS, connections.CLUSTER_VARIABLES, connections.CONTROL_VARIABLES)
@@ -513,7 +513,7 @@ OF_PLAYBOOKS: dict[str, Any] = {
         "clusters.",
     },
 }
-"""Variables with prefixes of roles that determine which tasks of a role a playbook runs."""
+"""Variables with prefixes of roles that select the tasks of a role in a playbook."""
 _TYPES: Mapping[str, tuple[str, tuple[type, ...]]] = {
     "bool": ("true or false", (bool,)),
     "int": ("a whole number", (int,)),
@@ -553,7 +553,7 @@ _INSTALLED = (
 
 
 def is_blank(value: Any) -> bool:
-    """Return whether a variable counts as unset. AWX passes a blank survey field as empty text."""
+    """Return True if a variable counts as unset. AWX passes a blank survey field as empty text."""
     return value is None or (isinstance(value, str) and not value.strip())
 
 
@@ -607,10 +607,10 @@ def problems(
     of_roles: Mapping[str, Collection[str]] = _NONE,
     groups: Mapping[str, Collection[str]] = _NONE,
 ) -> list[str]:
-    """Return a line for each problem of the variables of the host of the fleet and of those of clusters (by host).
+    """Return a line for each problem of the variables of the fleet host and of clusters (by host).
 
-    `build`: manifests and a build folder are required. `of_roles`: known variables of roles by their prefix. `groups`:
-    groups of the inventory with their hosts. Messages do not contain values of connections."""
+    `build`: manifests and a build directory are required. `of_roles`: known variables of roles by their prefix.
+    `groups`: groups of the inventory with their hosts. Messages do not contain values of connections."""
     known_names = {PREFIX: KNOWN, **{prefix: {*names, *OF_PLAYBOOKS} for prefix, names in of_roles.items()}}
     problem_lines = misnamed(groups) + _unknown({host: fleet, **clusters}, known_names)
     fleet = _without_blanks(fleet)
@@ -641,14 +641,15 @@ def _without_blanks(variables: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def misnamed(groups: Mapping[str, Collection[str]]) -> list[str]:
-    """Return a line for each missing group while there is one with a similar name, and one for an inventory without a
-    host of the fleet. An empty inventory is accepted: a fleet may be files only."""
+    """Return a line for each missing group with a similar existing group, and for an inventory without a fleet host.
+
+    An empty inventory is accepted, because a fleet can consist of files only."""
     if not set(groups.get("all") or ()) - {"localhost"}:
         return []
     other_groups = [name for name in sorted(groups) if groups[name] and name not in ("all", "ungrouped")]
     missing = [name for name in _LIKE if not groups.get(name)]
     problem_lines = []
-    # An existing empty group, as of an inventory plugin that has found no cluster yet, is not misspelt.
+    # An existing empty group is not misspelled: an inventory plugin might not have found a cluster yet.
     for name in (group for group in missing if group not in groups):
         alike = _alike(name, other_groups)
         if alike:
@@ -701,7 +702,7 @@ def _hint(name: str, known: Mapping[str, Collection[str]]) -> str:
 
 
 def image_problems(given: Mapping[str, Any] | None, name: str) -> list[str]:
-    """Return a line for each value of `images` that no container runtime can pull; messages call them `name`."""
+    """Return a line for each value of `images` that no container runtime can pull. `name`: its name in messages."""
     return [
         f"{name}.{key} is {image!r}, and must be a reference to an image, such as registry.example.com/folder/name:tag"
         for key, image in (given or {}).items()
@@ -726,7 +727,7 @@ def number_problems(values: Mapping[str, Any], prefix: str = "") -> list[str]:
 
 
 def network_problems(sources: Mapping[str, Any] | None, name: str) -> list[str]:
-    """Return a line for each problem of `network_sources`, whose name in messages is `name`."""
+    """Return a line for each problem of `network_sources`. `name`: its name in messages."""
     set_sources = {key: namespaces for key, namespaces in (sources or {}).items() if namespaces is not None}
     problem_lines = [
         f"{name}.{key}: {namespace!r} is not a valid name of a namespace"
@@ -742,7 +743,7 @@ def network_problems(sources: Mapping[str, Any] | None, name: str) -> list[str]:
 
 
 def _read(given: Mapping[str, Any], spec: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Return the values as an argument spec reads them, without those with errors, and a line for each error."""
+    """Return the values in the types of an argument spec, without invalid values, and a line for each error."""
     validation = ArgumentSpecValidator({name: spec[name] for name in given}).validate(given)
     wrong = [
         f"unknown key {error}" if isinstance(error, UnsupportedError) else str(error) for error in validation.errors
@@ -751,7 +752,7 @@ def _read(given: Mapping[str, Any], spec: Mapping[str, Any]) -> tuple[dict[str, 
 
 
 def _in_words(name: str, value: Any, option: Mapping[str, Any]) -> list[str]:
-    """Return the problems of the value of a variable; empty if a nested value causes them."""
+    """Return the problems of the value of a variable, or none if a nested value causes them."""
     choices = option.get("choices")
     if not choices:
         due, kind = _TYPES.get(option["type"], ("", ()))
@@ -769,7 +770,7 @@ def _choice_hint(value: Any, choices: Sequence[str]) -> str:
 
 
 def _several(given: Mapping[str, Any], spec: Mapping[str, Any]) -> list[str]:
-    """Return a line for each list or mapping in the place of a text, of which Ansible would make a text of its own."""
+    """Return a line for each list or mapping in place of text, because Ansible would convert it to text."""
     return [
         f"{name} is a {'mapping' if isinstance(value, Mapping) else 'list'}, and must be one text{_ONE.get(name, '')}"
         for name, value in given.items()

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Python packages that modules need, and the error for missing ones."""
+"""Python packages that modules require, and the error for missing packages."""
 
 from __future__ import annotations
 

@@ -72,13 +72,13 @@ _NUMBERS = (
     "table_width",
     "wait",
 )
-"""Options of which no other package checks the minimum."""
-# A person reads some of what a plan is about; the module resource_info shows all of its own.
+"""Options with a minimum that no other package checks."""
+# A user reads only some warnings of a plan. The module resource_info shows all warnings.
 _MOST_WARNINGS = 20
 
 
 def prepare(module: AnsibleModule) -> None:
-    """Fail when a required package is not installed; change to the folder that relative paths start from."""
+    """Fail if a required package is not installed. Change to the directory for relative paths."""
     need(module, "pydantic", "PyYAML")
     if module.params["chdir"]:
         try:
@@ -97,7 +97,7 @@ def check_values(module: AnsibleModule) -> None:
 
 
 def settings(module: AnsibleModule, given: Mapping[str, Any] | None = None) -> Settings:
-    """Return the module's arguments, or those that are given in their place, as a build takes them."""
+    """Return the module's arguments, or the given values, as settings of a build."""
     params = module.params if given is None else given
     return Settings(
         resources=tuple(params["resources"]),
@@ -161,7 +161,7 @@ def run(module: AnsibleModule, action: Callable[[Settings], Outcome], given: Set
 
 @contextlib.contextmanager
 def failures(module: AnsibleModule) -> Iterator[None]:
-    """Fail with what keeps a build from being made."""
+    """Fail the module if an error prevents the build."""
     try:
         yield
     except ManifestError as error:
@@ -173,7 +173,7 @@ def failures(module: AnsibleModule) -> Iterator[None]:
 
 
 def fail(module: AnsibleModule, problems: Sequence[Problem], place: str = "the manifests") -> NoReturn:
-    """Fail with all problems, each once. The action shows `origin` as the place of the failure."""
+    """Fail with all problems, without duplicates. The action shows `origin` as the location of the failure."""
     first_located = next((problem for problem in problems if problem.file), None)
     module.fail_json(
         msg=f"{count(len(problems), 'error')} in {place}",
@@ -188,8 +188,8 @@ def build_result(
 ) -> dict[str, Any]:
     """Return the decisions and changes of a build, with tables of at most `width` characters per line.
 
-    `earlier`: builds of earlier rounds of the run.
-    `first`: first build of the run, which contains the costs of the last run."""
+    `earlier`: builds of earlier passes of the run. `first`: first build of the run, which contains the costs of the
+    last run."""
     first_build = first or (earlier[0] if earlier else outcome)
     return {
         "table": plan_output.table(outcome.plan, width, [build.plan for build in earlier]),
@@ -216,13 +216,13 @@ def build_warnings(outcome: Outcome) -> list[str]:
 
 
 def warn(module: AnsibleModule, loaded: Loaded, *, errors: bool = True, more: Sequence[str] = ()) -> None:
-    """Add warnings to the task, with `errors` the errors whose resources are held, and `more`."""
+    """Add warnings to the task. `errors`: include the errors of frozen resources. `more`: additional warnings."""
     for line in warnings(loaded, errors=errors, more=more):
         module.warn(line)
 
 
 def warnings(loaded: Loaded, *, errors: bool = True, more: Sequence[str] = ()) -> list[str]:
-    """Return the warnings of manifests and `more`, as `warn` adds them: some of each."""
+    """Return the first warnings of manifests and of `more`, as in `warn`."""
     lines = map(str, (*(loaded.errors if errors else ()), *loaded.warnings))
     return [
         *first_lines(more, _MOST_WARNINGS, "and {} more, which the result of the task has (-v shows it)"),
@@ -231,12 +231,12 @@ def warnings(loaded: Loaded, *, errors: bool = True, more: Sequence[str] = ()) -
 
 
 def all_warnings(loaded: Loaded, *, more: Sequence[str] = ()) -> list[str]:
-    """Return all warnings without duplicates; `warnings` returns only some of them."""
+    """Return all warnings without duplicates. The function `warnings` returns only some of them."""
     return list(dict.fromkeys([*more, *map(str, (*loaded.errors, *loaded.warnings))]))
 
 
 def file_diff(outcome: Outcome) -> list[dict[str, str]]:
-    """Return a diff per file, with secrets masked, except those that repeat others: plan.json and the page."""
+    """Return a diff per file, with masked secrets, without files that repeat others (plan.json and the report)."""
     changes = outcome.changes
     return [
         {

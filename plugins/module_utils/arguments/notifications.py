@@ -24,7 +24,7 @@ _NAME = re.compile("[a-z_]{1,20}")
 
 
 def problems(value: Any, name: str) -> Iterator[str]:
-    """Yield a line for each problem of a variable with hooks: one, or a list. None has a value, which may be secret."""
+    """Yield a line for each problem of a variable with one hook or a list of hooks. No line contains a value."""
     hooks = [value] if isinstance(value, Mapping) else value
     if not isinstance(hooks, (list, tuple)):
         yield f"{name} must be a mapping with a url, or a list of such mappings"
@@ -58,6 +58,6 @@ def _problems(hook: Mapping[Any, Any], place: str) -> Iterator[str]:
 
 
 def asked(chosen: Collection[str], events: Collection[Event], *, repeated: bool) -> bool:
-    """Return whether a hook asks for one of the events. `repeated`: what is wrong was so after the last run, too."""
+    """Return True if a hook requests one of the events. `repeated`: the last run had the same problems."""
     new = {event for event in events if not (repeated and event in BAD)}
     return any(event in chosen for event in new)

@@ -21,8 +21,9 @@ _MOST_WARNINGS = 20
 
 
 def observe(params: Mapping[str, Any], before: FleetSnapshot | None = None, *, write_cache: bool) -> FleetSnapshot:
-    """Observe the clusters that the arguments name; with `before`, what was observed of workload clusters stays. Raises
-    ApiError and ArgumentsError."""
+    """Observe the clusters in the arguments. Raise ApiError and ArgumentsError.
+
+    `before`: an earlier snapshot. Its observations of inference clusters are kept."""
     return observe_fleet(
         list(connections(params).values()),
         control_connection(params),
@@ -37,7 +38,7 @@ def observe(params: Mapping[str, Any], before: FleetSnapshot | None = None, *, w
 
 
 def warnings(fleet: FleetSnapshot) -> list[str]:
-    """Return a line for what is unusual on clusters that answered."""
+    """Return a line for each warning of clusters that responded."""
     lines = [f"control cluster: {line}" for line in fleet.control.warnings]
     lines += [f"cluster {name}: {line}" for name, seen in fleet.clusters.items() for line in seen.warnings]
     return _some(lines)

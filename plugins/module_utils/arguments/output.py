@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Arguments and results of modules that show a document to people, or to programs."""
+"""Arguments and results of modules that return a document to users or to programs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OUTPUT: dict[str, Any] = {
 
 
 def check_query(module: AnsibleModule) -> None:
-    """Fail for a query that is no JMESPath expression, before anything else is done."""
+    """Fail for a query that is not a JMESPath expression, before any other work."""
     query = module.params["query"]
     if query:
         need(module, late={"jmespath": lambda: importlib.import_module("jmespath")})

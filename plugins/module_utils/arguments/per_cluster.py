@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Execution of the same work on several clusters, and its results, for modules."""
+"""Execution of a function on several clusters, and its results, for modules."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Work = Callable[[Client], dict[str, Any]]
 
 @contextlib.contextmanager
 def control_client(module: AnsibleModule) -> Iterator[Client | None]:
-    """Yield a client of the control cluster; None without one, or when it is unreachable, which its users report."""
+    """Yield a client of the control cluster, or None if it is missing or unreachable. Its users report this."""
     control_options = cluster_options.control_connection(module.params)
     with contextlib.ExitStack() as stack:
         control: Client | None = None
@@ -37,7 +37,7 @@ def on_each(
 ) -> dict[str, dict[str, Any]]:
     """Return the result of the work on each cluster of the argument `clusters` (or of `connections`), concurrently.
 
-    Every result has `changed`, `failed` and `msg`, and only these after an ApiError. Raises ArgumentsError.
+    Every result has `changed`, `failed` and `msg`, and only these after an ApiError. Raise ArgumentsError.
     """
     chosen = cluster_options.connections(module.params) if connections is None else connections
 
@@ -61,8 +61,8 @@ def on_each(
 def end(module: AnsibleModule, results: Mapping[str, Mapping[str, Any]], *, may_fail: bool = True) -> NoReturn:
     """End the module with the results of all clusters, according to its argument `on_error`.
 
-    The result named `control` is separate from the others when the module has that argument. Without `may_fail` the
-    module always succeeds."""
+    If the module has the argument `control`, the result with this name is separate. Without `may_fail`, the module
+    always succeeds."""
     failed = [name for name, result in results.items() if result["failed"]]
     changed = any(result["changed"] for result in results.values())
     module_result: dict[str, Any] = {"changed": changed, "failed_clusters": failed}

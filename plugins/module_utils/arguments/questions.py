@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Arguments of modules that ask what would be, and what a fleet has to survive."""
+"""Arguments of modules for hypothetical changes, and for the failures that a fleet must survive."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ QUESTIONS: dict[str, Any] = {"what_if": {"type": "raw"}, "survive": {"type": "ra
 
 
 def problems(values: Mapping[str, Any]) -> list[str]:
-    """Return a line for each problem of `what_if` and `survive`, as far as they are given."""
+    """Return a line for each problem of `what_if` and `survive`, if they are given."""
     return _read(values)[2]
 
 

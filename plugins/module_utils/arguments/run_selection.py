@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Hosts and tasks of a run, as selected by `--limit` and `--tags`."""
+"""Hosts and tasks that `--limit` and `--tags` select in a run."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Selection:
 
     @property
     def has_tags(self) -> bool:
-        """Return whether the options select tasks by their tags."""
+        """Return True if the options select tasks by their tags."""
         return bool(self.skip_tags) or tuple(self.tags) != (ANY,)
 
     @property
@@ -47,7 +47,7 @@ class Selection:
 
 
 def play_hosts(groups: Mapping[str, Sequence[str]], group: str, selection: Selection) -> list[str]:
-    """Return the hosts of the play of a group. For `control_plane`, return only the first host. Raises SelectionError.
+    """Return the hosts of the play of a group. For `control_plane`, return only the first host. Raise SelectionError.
 
     A play of the group `all` can run on any host."""
     if group == ANY:
@@ -71,9 +71,9 @@ def play_hosts(groups: Mapping[str, Sequence[str]], group: str, selection: Selec
 
 
 def tag_problems(selection: Selection, defined: Collection[str], *, selects_tasks: bool = True) -> list[str]:
-    """Return a line for each selected tag that the playbooks do not define, or a line for options that select no task.
+    """Return a line for each selected tag that the playbooks do not define, or for options that select no task.
 
-    `selects_tasks`: whether the options select any task, except tasks that always run."""
+    `selects_tasks`: True if the options select any task, except tasks that always run."""
     tags = sorted(set(defined) - _SPECIAL)
     problems = [
         f"{option} {tag}: {_tag_problem(tag, tags)}"

@@ -1,8 +1,8 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Accounts in clouds as they were observed, by region: quotas, reservations, offerings, and the clusters in them.
+"""Observed accounts in clouds, by region: quotas, reservations, offerings, and the clusters in them.
 
-Only what clusters of the fleet need is among it, so that it stays small. There is no secret in it.
+The data is limited to the needs of the fleet's clusters, so that it stays small. It contains no secret.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from .api.base import Atomic, Model
 from .api.pricing import Day
 
 EVERYWHERE = "global"
-"""Stands for the region in what an account has for all regions together."""
+"""Region of values that an account has for all regions together."""
 MOST_ACCOUNTS = 10_000
-"""Number of accounts that an observation may have, of which each region is one."""
+"""Maximum number of accounts in an observation. Each region counts as an account."""
 _Name = Annotated[str, Field(min_length=1, max_length=253)]
 _Text = Annotated[str, Field(max_length=253)]
 _Count = Annotated[int, Field(ge=0)]
 
 
 class Quota(Model):
-    """Quota of an account in a region: what may run there at once."""
+    """Quota of an account in a region: a limit of the cloud, and its use."""
 
     code: _Name = Field(description="Code or metric by which the cloud knows it.")
     name: _Text = Field(default="", description="Name for people, where that is another one.")
@@ -49,7 +49,7 @@ class Reservation(Model):
 
 
 class Offering(Model):
-    """Kind of machine, and where it is offered."""
+    """Machine type, and the zones that offer it."""
 
     machine: _Name = Field(description="Instance type or machine type.")
     vcpus: _Count | None = Field(default=None, description="vCPUs of a machine, which quotas count.")
@@ -60,7 +60,7 @@ class Offering(Model):
 
 
 class Zone(Model):
-    """Zone of the region. Names of zones may differ by account, IDs do not."""
+    """Zone of the region. Names of zones can differ between accounts, but IDs cannot."""
 
     name: _Name = Field(description="Name, as manifests have it.")
     id: _Name = Field(description="ID.")
@@ -74,14 +74,14 @@ class PoolThere(Model):
 
 
 class ClusterThere(Model):
-    """Cluster of the fleet that belongs to the account; one without pools does not exist yet."""
+    """Cluster of the fleet in the account. A cluster without pools does not exist yet."""
 
     name: _Name = Field(description="Name in the cloud.")
     pools: Annotated[list[PoolThere], Atomic()] = Field(max_length=1_000, description="Pools that exist.")
 
 
 class Account(Model):
-    """Account or project in a region, as it was observed."""
+    """Observed account or project in a region."""
 
     provider: _Name = Field(description="Cloud, as in connections.")
     account: _Name = Field(description="Number of the account, or ID of the project.")
@@ -104,7 +104,7 @@ class Account(Model):
         return (self.provider, self.account, self.region)
 
     def vcpus(self, machine: str) -> int:
-        """Return the vCPUs of a kind of machine, 0 where they are not known."""
+        """Return the vCPUs of a machine type, or 0 if unknown."""
         offering = self.offering(machine)
         return (offering.vcpus if offering else None) or 0
 
@@ -113,11 +113,11 @@ class Account(Model):
         return next((offering for offering in self.offerings if offering.machine == machine), None)
 
     def zones_with(self, offering: Offering) -> frozenset[str] | None:
-        """Return the names of the zones that have a kind of machine; None where that is not known."""
+        """Return the names of the zones with a machine type, or None if unknown."""
         if offering.zones is None or not self.zones:
             return None
         having = frozenset(zone.name for zone in self.zones if zone.id in offering.zones)
-        # Those that have it may be zones of which the names are not known.
+        # The zones with the machine type might be zones with unknown names.
         return None if offering.zones and not having else having
 
     def pools(self) -> dict[str, dict[str, int | None]]:
@@ -131,10 +131,10 @@ _Part = TypeVar("_Part", bound=Model)
 def merged(
     recorded: Iterable[Account], seen: Iterable[Account], fleet: Mapping[str, Collection[str]] | None = None
 ) -> tuple[Account, ...]:
-    """Return accounts with what was observed of some of them later, which wins; sorted.
+    """Return accounts with their later observations, sorted. Later observations replace recorded values.
 
-    What was not observed again stays, but for reservations that have ended. `fleet`: the clusters (names in the cloud)
-    that the fleet has, by provider; others of these providers are left out.
+    Other recorded values are kept, except reservations that have ended. `fleet`: the clusters (names in the cloud) of
+    the fleet by provider. Other clusters of these providers are left out.
     """
     accounts = {account.key: account for account in recorded}
     for account in seen:

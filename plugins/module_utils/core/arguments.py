@@ -2,9 +2,9 @@
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """Check arguments of other programs.
 
-`kubernetes.core.helm` joins its arguments to one text, which `AnsibleModule.run_command` splits again as a shell would,
-and in which it replaces variables and home directories. An argument is therefore a plain word or refused: what has
-white space in it would become several arguments, and what has a dash in front an option.
+`kubernetes.core.helm` joins its arguments to one text. `AnsibleModule.run_command` splits this text like a shell and
+expands variables and home directories in it. An argument must therefore be a plain word. Text with white space would
+become several arguments, and text with a leading dash would become an option.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Keys of callers in Secrets: what becomes of them when some are made, rotated and revoked.
+"""Keys of callers in Secrets, and changes to them: creation, rotation, and revocation.
 
-An entry of such a Secret has the name of the caller and holds the key. Gateways accept one key for each name of an
-entry, and of several Secrets with the same name that of the first. So while a caller has two keys, the next one has an
-entry of its own, with a suffix. Retiring the old key moves the next one to the name of the caller, in one write of the
-Secret: both keys are valid until then, and the next one before and after.
+The name of an entry in such a Secret is the name of the caller, and its value is the key. Gateways accept one key per
+entry name. If several Secrets contain the same name, the first Secret is used. A caller with two keys therefore has a
+second entry with a suffix for the next key. Retiring the old key moves the next key to the name of the caller, in one
+write of the Secret. Both keys are valid until this write, and the next key is valid before and after it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .wire import Object, fields, text
 NEXT_SUFFIX = ".next"
 """Of the entry with the next key of a caller. Names of callers have no dot, so that no caller is named like that."""
 KEY_PREFIX = "mpk_"
-"""Of every key, by which programs that search texts for secrets know one."""
+"""Prefix of every key. Secret scanners recognize keys by it."""
 KEY_BYTES = 32
 """Random bytes of every key."""
 KEY_LENGTH = len(KEY_PREFIX) + -(-KEY_BYTES * 4 // 3)
@@ -35,7 +35,7 @@ KEYS_LABEL = "modelplane.ai/keys"
 KEYS_LABEL_VALUE = "callers"
 """Of all Secrets with keys that the fleet made."""
 TIMES_ANNOTATION = "modelplane.ai/key-times"
-"""Annotation with the time when each key was made, as JSON, by the name of the entry."""
+"""Annotation with the creation times of the keys, as JSON, by the name of the entry."""
 
 State = Literal["present", "rotated", "retired", "revoked"]
 _OWN_LABELS = {names.MANAGED_BY_LABEL: names.MANAGED_BY, KEYS_LABEL: KEYS_LABEL_VALUE}
@@ -43,32 +43,34 @@ _TIME = "%Y-%m-%dT%H:%M:%SZ"
 
 
 class KeysError(Exception):
-    """A change that cannot be made; the message has one line for each problem, and no key."""
+    """Error of a request. The message has one line for each problem, and contains no key."""
 
 
 def caller_of(entry: str) -> str:
-    """Return the caller whose key is in an entry of a Secret."""
+    """Return the caller of an entry in a Secret."""
     return entry.removesuffix(NEXT_SUFFIX)
 
 
 def entries_of(caller: str) -> tuple[str, str]:
-    """Return the entries that may hold keys of a caller: by these names gateways know it."""
+    """Return the entries that can contain keys of a caller. Gateways know the caller by these names."""
     return caller, f"{caller}{NEXT_SUFFIX}"
 
 
 def is_key(name: str) -> bool:
-    """Return whether what is given as the name of a caller or a Secret is, or has in it, a key. The prefix of keys of
-    the fleet is enough: no such name has a "_"."""
+    """Return True if the name of a caller or a Secret is a key or contains a key.
+
+    The prefix of fleet keys is sufficient, because valid names do not contain "_"."""
     return KEY_PREFIX in name or holds_key(name)
 
 
 @dataclass(frozen=True)
 class Ring:
-    """The keys in a Secret, by entry: their values as the Secret has them (base64), which are never shown, and when
-    they were made, as far as that is known."""
+    """Keys of a Secret, by entry."""
 
     values: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Values of the keys in Base64, as in the Secret. They are never shown."""
     times: Mapping[str, str] = field(default_factory=dict)
+    """Creation times of the keys, if known."""
 
     @property
     def callers(self) -> list[str]:
@@ -78,31 +80,35 @@ class Ring:
 
 @dataclass(frozen=True)
 class Request:
-    """Keys to change. `callers`: for `retired` without any, all that have two keys. `grace`: seconds for which a
-    next key has to be there before the old one is retired. `force`: make another next key in place of one that is
-    there."""
+    """Request to change keys."""
 
     state: State
     callers: Sequence[str]
+    """Callers of the keys. If empty and `state` is `retired`, all callers with two keys."""
     now: datetime.datetime
     grace: int = 0
+    """Minimum age of the next key, in seconds, before the old key is retired."""
     force: bool = False
+    """Replace an existing next key."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """The keys as they become. `made`: callers that get a key; `removed`: callers that lose one; `waiting`: callers
-    whose next key is not there for long enough; `without`: callers that have no key to retire or to revoke."""
+    """Result of a request: the changed keys."""
 
     ring: Ring
     made: tuple[str, ...] = ()
+    """Callers with a created key."""
     removed: tuple[str, ...] = ()
+    """Callers with a removed key."""
     waiting: tuple[str, ...] = ()
+    """Callers with a next key that is not old enough."""
     without: tuple[str, ...] = ()
+    """Callers without a key to retire or revoke."""
 
 
 def problems(secret: str, callers: Iterable[str], labels: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what is wrong with the names of a Secret and of callers, and with labels. No line has a key."""
+    """Yield the problems of Secret names, caller names, and labels. No line contains a key."""
     rule = "must be lower case letters, digits and -, beginning and ending with a letter or digit, up to 63 characters"
     revoke = "The key may be in logs now: revoke it"
     if is_key(secret):
@@ -121,7 +127,7 @@ def problems(secret: str, callers: Iterable[str], labels: Mapping[str, Any]) -> 
         if key == names.MANAGED_BY_LABEL or key.startswith(names.RESERVED_PREFIX):
             yield f"labels has {short_value(key)}, which the fleet sets itself: remove it"
         elif value is None:
-            # In a manifest it would be left out, and who asks for a label means to select by it.
+            # A manifest would omit the label, but users set labels to select by them.
             yield f'{entry_path("labels", key)}: Has no value. Write a text in quotes ("" for an empty one).'
         else:
             try:
@@ -131,7 +137,7 @@ def problems(secret: str, callers: Iterable[str], labels: Mapping[str, Any]) -> 
 
 
 def without_key(caller: str, state: State, callers: Iterable[str]) -> str:
-    """Return a message for a caller that has no key, with that of the callers with one whose name is most like it."""
+    """Return a message for a caller without a key, with the most similar name of a caller that has a key."""
     near = nearest(caller, callers)
     return f"{caller} has no key to {state.removesuffix('d')}{f'. Did you mean {near}?' if near else ''}"
 
@@ -148,8 +154,9 @@ def ring_of(secret: Object | None) -> Ring:
 
 
 def changed(ring: Ring, request: Request, fresh: Mapping[str, str]) -> Change:
-    """Return the keys after a request. `fresh` has a new key for each caller of it, of which those that are needed are
-    used. Raises KeysError."""
+    """Return the keys after a request. Raise KeysError.
+
+    `fresh`: a new key for each caller of the request. Only necessary keys are used."""
     values, times = dict(ring.values), dict(ring.times)
     created: list[str] = []
     removed: list[str] = []
@@ -191,8 +198,9 @@ def changed(ring: Ring, request: Request, fresh: Mapping[str, str]) -> Change:
 
 
 def secret_object(name: str, ring: Ring, labels: Mapping[str, str], live: Object | None) -> Object:
-    """Return the Secret with these keys: the live one with what changed of it, else a new one. Other labels and
-    annotations stay."""
+    """Return the Secret with these keys: the changed live Secret, or a new Secret.
+
+    Other labels and annotations of the live Secret are kept."""
     metadata: dict[str, Any] = {**fields(live, "metadata")}
     metadata.pop("managedFields", None)
     times = json.dumps(dict(sorted(ring.times.items())), separators=(",", ":"))
@@ -213,20 +221,20 @@ def secret_object(name: str, ring: Ring, labels: Mapping[str, str], live: Object
 
 
 def is_ours(secret: Object) -> bool:
-    """Return whether the fleet made a Secret, for keys of callers."""
+    """Return True if the fleet created a Secret for keys of callers."""
     have = fields(secret, "metadata", "labels")
     return all(have.get(key) == value for key, value in _OWN_LABELS.items())
 
 
 def same(live: Object | None, desired: Object) -> bool:
-    """Return whether a live Secret is as desired."""
+    """Return True if a live Secret has the desired data and labels."""
     return live is not None and all(
         fields(live, *path) == fields(desired, *path) for path in (("data",), ("metadata", "labels"))
     )
 
 
 def shown(secret: Object | None) -> dict[str, Any]:
-    """Return the part of a Secret that is no secret, for a diff: its labels, its entries and their times."""
+    """Return the non-secret part of a Secret for a diff: its labels, its entries, and their times."""
     if secret is None:
         return {}
     ring = ring_of(secret)
@@ -235,7 +243,7 @@ def shown(secret: Object | None) -> dict[str, Any]:
 
 
 def listed(secrets: Iterable[Object], now: datetime.datetime) -> list[dict[str, Any]]:
-    """Return the callers that have keys in Secrets, with the ages of those in seconds, and their labels."""
+    """Return the callers with keys in Secrets, the ages of their keys in seconds, and the labels of the Secrets."""
     callers = []
     for secret in secrets:
         ring = ring_of(secret)

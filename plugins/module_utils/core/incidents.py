@@ -1,9 +1,10 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Events of a fleet: clusters that are lost, deployments that are pending, and their ends.
+"""Events of a fleet: lost clusters, pending deployments, and the ends of these incidents.
 
-Whoever reads a fleet periodically passes each reading to `advance`, together with the memory of the previous one. An
-event comes once for each incident that lasts long enough, and once for its end. What was not read stays as it was.
+A periodic reader of a fleet passes each reading to `advance`, together with the memory of the previous reading. An
+incident that lasts long enough causes one event, and its end causes another event. The state of unread subjects is
+kept.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ TIME = "%Y-%m-%dT%H:%M:%SZ"
 
 @dataclass(frozen=True, order=True)
 class Subject:
-    """Subject of an incident: a cluster, which has no namespace, or a deployment."""
+    """Subject of an incident: a cluster without a namespace, or a deployment."""
 
     type: str
     namespace: str
@@ -40,23 +41,26 @@ class Subject:
 
 @dataclass(frozen=True)
 class Incident:
-    """Something that is wrong with a cluster or a deployment. `since` (RFC 3339) is empty when it is not known."""
+    """Problem of a cluster or a deployment."""
 
     subject: Subject
     reason: str
     message: str
     since: str = ""
+    """Start time (RFC 3339), empty if unknown."""
 
 
 @dataclass(frozen=True)
 class Reading:
-    """Result of reading a fleet: the incidents, all subjects that were read, and the types of incidents of which all
-    subjects are listed, so that a missing one is gone. Of the `unknown` subjects the state could not be read."""
+    """Result of reading a fleet: the incidents and the subjects."""
 
     incidents: tuple[Incident, ...] = ()
     subjects: frozenset[Subject] = frozenset()
+    """All subjects that were read."""
     unknown: frozenset[Subject] = frozenset()
+    """Subjects with an unreadable state."""
     complete: frozenset[str] = frozenset()
+    """Types of incidents with a complete list of subjects. A missing subject of these types no longer exists."""
 
     def __add__(self, other: Reading) -> Reading:
         """Combine two readings. For a subject of both, the first one counts."""
@@ -68,7 +72,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class Remembered:
-    """An incident that lasts: since when, and whether there was an event about it."""
+    """Incident that lasts: its start time, and a flag for a reported event."""
 
     since: str
     reported: bool = False
@@ -79,7 +83,7 @@ Memory = Mapping[Subject, Remembered]
 
 @dataclass(frozen=True)
 class Event:
-    """An event as rulebooks receive it."""
+    """Event in the format of rulebooks."""
 
     subject: Subject
     type: str
@@ -112,7 +116,7 @@ class Turn:
 
 
 def advance(memory: Memory, reading: Reading, now: datetime, delays: Mapping[str, float]) -> Turn:
-    """Return the events of a reading. `delays`: seconds that an incident of a type has to last before its event."""
+    """Return the events of a reading. `delays`: minimum seconds of an incident before its event, by type."""
     events: list[Event] = []
     memories: dict[Subject, Remembered] = {}
     incidents = {incident.subject: incident for incident in reading.incidents}
@@ -144,7 +148,7 @@ def _end(subject: Subject, remembered: Remembered, now: datetime) -> Event:
 
 
 def _valid(since: str, now: datetime) -> str:
-    """Return the time if it is one in the past, else the current one."""
+    """Return the time if it is valid and in the past, and the current time otherwise."""
     try:
         return since if _moment(since) <= now else now.strftime(TIME)
     except (ValueError, TypeError):
@@ -162,7 +166,7 @@ def _moment(since: str) -> datetime:
 def of_clusters(resources: Iterable[Object]) -> Reading:
     """Return a reading of all InferenceClusters with their status.
 
-    The state of a cluster is not known if it has no status, or was no part of the last run.
+    The state of a cluster is unknown if it has no status, or was not part of the last run.
     """
     incidents: list[Incident] = []
     subjects: set[Subject] = set()
@@ -186,7 +190,7 @@ def of_clusters(resources: Iterable[Object]) -> Reading:
 
 
 def of_deployments(resources: Iterable[Object]) -> Reading:
-    """Return a reading of all ModelDeployments with their status. The state of one without a status is not known."""
+    """Return a reading of all ModelDeployments with their status. Without a status, the state is unknown."""
     incidents: list[Incident] = []
     subjects: set[Subject] = set()
     skipped: set[Subject] = set()
@@ -209,7 +213,7 @@ def of_deployments(resources: Iterable[Object]) -> Reading:
 
 
 def of_plan(plan: Object, planned_at: datetime) -> Reading:
-    """Return a reading of the deployments of plan.json, which was written then."""
+    """Return a reading of the deployments in a plan.json. `planned_at`: the time of the plan."""
     incidents: dict[Subject, Incident] = {}
     for entry in entries(plan, "pending"):
         subject = _of_entry(entry)

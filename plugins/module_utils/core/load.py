@@ -1,9 +1,9 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Text of manifests -> valid resources, and everything that is wrong with the rest, in one answer.
+"""Conversion of manifest text to valid resources and all problems of the other resources.
 
-Each document is read (`yaml_documents`), recognised, converted to canonical form, validated (`api`), and then
-compared with the others (`references`). Nothing stops at the first error.
+Each document is read (`yaml_documents`), recognized, converted to canonical form, validated (`api`), and then compared
+with the others (`references`). No error stops the conversion.
 """
 
 from __future__ import annotations
@@ -30,26 +30,25 @@ __all__ = ["Loaded", "Source", "load"]
 
 @dataclass(frozen=True)
 class Loaded:
-    """Content of a set of manifests.
-
-    `resources` are free of errors, `unresolved` have none of their own, but refer to what is not there or cannot be
-    used; both are sorted by kind, namespace and name. `invalid` names those that were written and have an error of
-    their own, as far as they can be read; InferenceGateways and CallerPolicies with any error, as they would open or
-    remove what others use; and what has an error in the container of an engine, which would replace a working one. No
-    two of the three share an identity. `problems` are ordered by file and line, `ignored` has one line for each
-    document of another API group.
-    """
+    """Content of a set of manifests. No resource is in more than one of `resources`, `unresolved`, and `invalid`."""
 
     resources: tuple[api.Resource, ...] = ()
+    """Resources without errors, sorted by kind, namespace, and name."""
     unresolved: tuple[api.Resource, ...] = ()
+    """Resources without errors of their own that reference missing or unusable resources. Sorted like `resources`."""
     problems: tuple[Problem, ...] = ()
+    """Problems by file and line."""
     invalid: frozenset[Ref] = frozenset()
+    """Readable identities of resources with errors of their own. Includes InferenceGateways and CallerPolicies with any
+    error, because they would open or remove resources that others use. Includes resources with an error in the
+    container of an engine, because they would replace a working engine."""
     ignored: tuple[str, ...] = ()
+    """One line for each document of another API group."""
     _read: Mapping[Ref, _Read] = field(default_factory=dict, repr=False, compare=False)
     _items: Mapping[Ref, _Item] = field(default_factory=dict, repr=False, compare=False)
 
     def locate(self, problem: Problem) -> Problem:
-        """A problem that was found later (canonical path) with its place in the file where its `ref` was written."""
+        """Return a later problem (canonical path) with the location of its `ref` in a file."""
         if problem.ref is None:
             return problem
         read, item = self._read.get(problem.ref), self._items.get(problem.ref)
@@ -58,7 +57,7 @@ class Loaded:
         return item.locate(problem, problem.ref) if item else problem
 
     def missing_namespaces(self) -> Iterator[Problem]:
-        """Yield a problem for manifests of namespaced kinds without a namespace, which an API server rejects.
+        """Yield a problem for each manifest of a namespaced kind without a namespace, because an API server rejects it.
 
         Runs assume `default`, so this is not an error of a run. Another client, such as a GitOps controller, might
         assume another namespace.
@@ -71,8 +70,7 @@ class Loaded:
                 yield Problem(message, "metadata.namespace", hint=hint, ref=ref)
 
     def with_problems(self, problems: Iterable[Problem]) -> Loaded:
-        """Return the same with problems of resources (with `ref`, canonical path) that are no matter of the manifests
-        alone."""
+        """Return the content with additional problems of resources (with `ref`, canonical path) from other sources."""
         located = tuple(map(self.locate, problems))
         refs = {problem.ref for problem in located if problem.ref is not None and problem.severity == "error"}
         if not located:
@@ -95,18 +93,21 @@ class Loaded:
 
     @property
     def can_be_held(self) -> bool:
-        """Return whether each error names its resource. A text that cannot be read may hold anything; what was in it
-        cannot be distinguished from what was deleted."""
+        """Return True if each error names its resource.
+
+        An unreadable text can contain any resource. Its resources cannot be distinguished from deleted resources."""
         return all(problem.ref is not None for problem in self.errors)
 
     @property
     def unusable(self) -> frozenset[Ref]:
-        """The resources that were written and cannot be used."""
+        """Return the resources of manifests that cannot be used."""
         return self.invalid.union(resource.ref for resource in self.unresolved)
 
     def held_clusters(self, resources: Iterable[Object]) -> frozenset[str]:
-        """Names of the clusters that have to stay as they are: there is an error in the manifest of the cluster, or in
-        that of a class of its pools. `resources`: all that are known, in wire form."""
+        """Return the names of the frozen clusters, because the manifest of the cluster or of a class of its pools has
+        errors.
+
+        `resources`: all known resources, in wire form."""
         invalid_clusters = frozenset(ref.name for ref in self.unusable if ref.kind in registry.CLUSTER_KINDS)
         classes = {ref.name for ref in self.unusable if ref.kind == "InferenceClass"}
         return invalid_clusters.union(
@@ -118,8 +119,9 @@ class Loaded:
 
 
 def load(sources: Iterable[Source], *, all_read: bool = True) -> Loaded:
-    """Everything in `sources`. Never raises because of what a source holds. `all_read`: there are no
-    other sources, that could not be read."""
+    """Return the resources of all sources, with their problems. Invalid content never raises an exception.
+
+    `all_read`: False if other sources could not be read."""
     loader = _Loader()
     for source in sources:
         loader.read(source)
@@ -158,7 +160,7 @@ class _Item:
 
 @dataclass(frozen=True)
 class _Read:
-    """A resource that is valid by itself, with where and how it was written."""
+    """Valid resource, with its location and its original format."""
 
     resource: api.Resource
     item: _Item
@@ -175,7 +177,7 @@ _CONTAINER = ".containers["
 
 
 def _is_invalid(problem: Problem) -> bool:
-    """Return True for an error because of which a resource cannot be used in part."""
+    """Return True if an error makes the whole resource unusable."""
     return problem.ref is not None and (problem.ref.kind in _HELD_WHOLE or _CONTAINER in problem.path)
 
 
@@ -232,7 +234,7 @@ class _Loader:
         return self._files.get(problem.file, len(self._files)), problem.line or 0, problem.document or 0
 
     def _expand(self, document: Document) -> Iterator[_Item]:
-        """The objects of a document: itself, or the items of a list such as `kubectl get -o yaml` prints."""
+        """Yield the objects of a document: the document, or the items of a list, as in `kubectl get -o yaml`."""
         pending = [_Item(document, document.value, document.place)]
         while pending:
             item = pending.pop()
@@ -274,7 +276,7 @@ class _Loader:
         if ref is None and not foreign:
             self._unread.append(_unidentified(item.value))
         if problem is not None:
-            # Of a text that has errors, what it is cannot be said.
+            # The kind of a text with errors is unknown.
             if not problem.path and item.document.problems:
                 return
             self._problems.append(item.locate(problem, None if foreign else ref))
@@ -300,12 +302,12 @@ class _Loader:
         self._invalid.add(ref)
 
     def _validate(self, item: _Item, ref: Ref | None) -> None:
-        """Canonical form, then the models; what is valid is kept, anything else becomes problems."""
+        """Convert a document to the canonical form, validate it, and keep its valid parts. Report all other parts."""
         pasted = list(pasted_keys(item.value))
         pasted_paths = {problem.path for problem in pasted}
 
         def refuse(problems: Iterable[Problem]) -> None:
-            # One problem per field: that of the key comes before all others.
+            # Each field has one problem. The problem of its key has priority.
             self._refuse(item, ref, [*pasted, *(problem for problem in problems if problem.path not in pasted_paths)])
 
         try:
@@ -353,7 +355,7 @@ def _unidentified(value: Any) -> references.Unread:
 
 
 def _of_another_kind(problems: Iterable[Problem]) -> bool:
-    """Return True when a document without fields that its kind needs has others: its kind may be what is wrong."""
+    """Return True if a document lacks required fields and has unknown fields, because its kind might be wrong."""
     fields = {problem.message for problem in problems if re.fullmatch(r"spec\.\w+", problem.path)}
     return "is not a known field" in fields and any(message.startswith("is required") for message in fields)
 
@@ -487,7 +489,7 @@ _KINDS_BY_LOWER = {kind.lower(): model for kind, model in api.KINDS.items()}
 
 
 def _near_group(group: str) -> str:
-    """The group of ours that `group` is or resembles, empty for another one."""
+    """Return the API group of the fleet that is equal or similar to `group`, or "" for other groups."""
     lowered = group.lower()
     if "modelplane" in lowered:
         return api.GROUP_INFRASTRUCTURE if "infra" in lowered else api.GROUP_MODELS
@@ -495,8 +497,9 @@ def _near_group(group: str) -> str:
 
 
 def _ref(value: Any) -> Ref | None:
-    """The identity that an object of ours gives itself, None when it cannot be read. A key is none: messages and files
-    would repeat it."""
+    """Return the identity of a fleet object, or None if it is unreadable.
+
+    A name that contains a key is not returned, because messages and files would repeat the key."""
     if not isinstance(value, dict) or not isinstance(value.get("kind"), str):
         return None
     model = api.KINDS.get(value["kind"])
@@ -508,7 +511,7 @@ def _ref(value: Any) -> Ref | None:
         return None
     if not model.NAMESPACED:
         return Ref(model.KIND, "", name)
-    # Of a namespace that is none, a guess would let go of what is in the right one.
+    # Guessing the namespace for an invalid value would remove the objects in the right namespace.
     if namespace is not None and (not isinstance(namespace, str) or holds_key(namespace)):
         return None
     return Ref(model.KIND, namespace or "default", name)

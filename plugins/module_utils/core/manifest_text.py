@@ -1,9 +1,9 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""A Kubernetes object as YAML text that every YAML reader takes the same way.
+"""Kubernetes objects as YAML text with the same meaning for every YAML reader.
 
-The text is that of libyaml. Lines that have only one possible form are put together here, in a tenth of the time; an
-object with any other value is written by libyaml as a whole.
+The text equals the output of libyaml. Lines with only one possible form are created here, in a tenth of the time. If an
+object contains any other value, libyaml writes the whole object.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from .._yaml import (
 from .wire import canonical
 from .yaml_scalars import PLAIN
 
-# Plain texts that some reader would take for a number, a boolean or a date: YAML 1.1 and 1.2, go-yaml and PyYAML differ
-# in what they resolve, so anything that could be one of these is quoted.
+# Plain texts that some reader would parse as a number, a boolean, or a date. YAML 1.1 and 1.2, go-yaml, and PyYAML use
+# different rules, so all possible values of these types are quoted.
 _AMBIGUOUS = re.compile(
     r"[-+.]?[0-9].*|[-+]?\.(inf|nan)|[-+]|~|=|<<|(y|n|yes|no|on|off|true|false|null)", re.IGNORECASE
 )
@@ -73,7 +73,7 @@ def to_yaml(value: Mapping[str, Any], *, sort_keys: bool = False) -> str:
 
 
 def by_libyaml(value: Mapping[str, Any]) -> str:
-    """The same text as libyaml writes it, whatever is in the object."""
+    """Return the text that libyaml writes for an object with any values."""
     try:
         return emitted(_events(value))
     except _OtherTypeError:
@@ -81,7 +81,7 @@ def by_libyaml(value: Mapping[str, Any]) -> str:
 
 
 class _OtherTextError(Exception):
-    """A value whose text libyaml has to write."""
+    """Value with a text that only libyaml can write."""
 
 
 def _sorted_items(value: dict[Any, Any]) -> Iterable[tuple[Any, Any]]:
@@ -95,7 +95,8 @@ def _put_mapping(
     put: Callable[[str], None],
     items: Callable[[dict[Any, Any]], Iterable[tuple[Any, Any]]],
 ) -> None:
-    """Put the lines of a mapping that is not empty. `lead` starts its first line, `indent` each other line."""
+    """Write the lines of a mapping that is not empty. `lead`: start of the first line. `indent`: start of other
+    lines."""
     for key, below in items(value):
         kind = type(below)
         if kind is str:
@@ -156,14 +157,14 @@ _WORDS = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"}
 _BLOCK = re.compile(r"(?=[!-~])[ -~]*[!-~](?:\n+[ -~]*[!-~])*\n?")
 # Those of YAML 1.1.
 _LINE_ENDS = frozenset("\n\r\x85\u2028\u2029")
-# libyaml writes longer keys in another form, and folds texts at a width that no text here comes near.
+# libyaml writes longer keys in another form. It folds texts only at a width that no text here reaches.
 _LONGEST_KEY = 128
 _LONGEST_TEXT = 100_000
 
 
 @lru_cache(maxsize=1 << 12)
 def _key(key: Any) -> str:
-    """A key, with its colon."""
+    """Return the text of a key, with its colon."""
     kind = type(key)
     if kind is not str or len(key) > _LONGEST_KEY:
         raise _OtherTextError
@@ -176,21 +177,21 @@ def _key(key: Any) -> str:
 
 @lru_cache(maxsize=1 << 15)
 def _scalar(text: str) -> str:
-    """A text of one line."""
+    """Return the YAML text of a one-line value."""
     if len(text) > _LONGEST_TEXT or not _LINE_ENDS.isdisjoint(text):
         raise _OtherTextError
     if PLAIN.fullmatch(text):
         return f'"{text}"' if text.lower() in _WORDS else text
     if _NUMBER_LIKE.fullmatch(text):
         return f'"{text}"'
-    # Its text does not depend on its column, as it takes no second line.
+    # The text does not depend on its column, because it has one line.
     sequence = emitted((SequenceStartEvent(None, None, True, flow_style=False), _text_event(text), SequenceEndEvent()))
     return sequence[2:-1]
 
 
 @lru_cache(maxsize=1 << 10)
 def _block(text: str, indent: str) -> str:
-    """A text of several lines, without its last line end."""
+    """Return the YAML text of a value with several lines, without its last line end."""
     if len(text) > _LONGEST_TEXT or not _BLOCK.fullmatch(text):
         raise _OtherTextError
     mark, body = ("|", text[:-1]) if text.endswith("\n") else ("|-", text)
@@ -210,11 +211,11 @@ def _other(value: Any) -> str:
 
 
 class _OtherTypeError(TypeError):
-    """A value that is none of JSON's."""
+    """Value of a type that JSON does not have."""
 
 
 def _events(value: Any) -> Iterator[Any]:
-    """Return what the dumper would emit for a value as JSON has them."""
+    """Yield the events that the dumper would emit for a JSON value."""
     kind = type(value)
     if kind is str:
         yield _text_event(value)

@@ -1,11 +1,12 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Names of composed objects, and the labels they are found by.
+"""Names of composed objects, and labels to find them.
 
-Names are deterministic, readable at the front, unique by a hash at the end.
+Names are deterministic. They start with readable text and end with a unique hash.
 
-Every name is a DNS label (RFC 1123, at most 63 characters) where its parts are; `child_name` keeps dots. Names that
-a Service or a LeaderWorkerSet may get start with a letter and have no dots (RFC 1035), whatever an object is called.
+If the parts are DNS labels (RFC 1123, at most 63 characters), the name is a DNS label too. `child_name` keeps dots.
+Names of possible Services and LeaderWorkerSets start with a letter and have no dots (RFC 1035), independent of the name
+of the object.
 """
 
 from __future__ import annotations
@@ -20,10 +21,11 @@ LABEL_LIMIT = 63
 """Longest DNS label and longest label value, in characters (RFC 1123, Kubernetes "Labels and Selectors")."""
 
 FILE_LIMIT = 255
-"""Longest name of a file, in bytes (Linux, NAME_MAX). An object's may have 253, and its file names its kind too."""
+"""Longest name of a file, in bytes (Linux, NAME_MAX). The name of an object can have 253 characters, and the name of
+its file also contains the kind."""
 
 REPLICA_LIMIT = 58
-"""Longest replica name: "-pool", the longest suffix that objects of a replica get, still fits into 63 characters."""
+"""Longest replica name. "-pool", the longest suffix of a replica's objects, then fits into 63 characters."""
 
 GANG_LIMIT = 49
 """Longest LeaderWorkerSet name W.
@@ -57,17 +59,17 @@ DRAIN_TAINT = "modelplane.ai/drain"
 """Key of the taint on clusters that are drained on request."""
 PRIORITY_ANNOTATION = "modelplane.ai/priority"
 PREEMPTED_ANNOTATION = "modelplane.ai/preempted-by"
-"""On a ModelReplica that stays until another serves: the deployment (namespace/name) that has its place."""
+"""On a ModelReplica that is kept until another replica serves: the preempting deployment (namespace/name)."""
 NO_NODE_ANNOTATION = "modelplane.ai/no-node-on"
-"""On a ModelReplica: pools (cluster/pool) on which a pod of it found no node earlier; it does not go there again."""
+"""On a ModelReplica: excluded pools (cluster/pool), because a pod of the replica found no node there earlier."""
 ANNOTATIONS = {
     PRIORITY_ANNOTATION: "ModelDeployment",
     PREEMPTED_ANNOTATION: "ModelReplica",
     NO_NODE_ANNOTATION: "ModelReplica",
 }
-"""All annotations that mean something on a kind of the fleet, with that kind."""
+"""All annotations with a meaning for a kind of the fleet, with this kind."""
 SYSTEM_NAMESPACE = "modelplane-system"
-"""Of the fleet's own objects, on the control cluster and on workload clusters."""
+"""Namespace of the fleet's own objects, on the control cluster and on inference clusters."""
 
 _WORKLOADS = "mp"
 _CHILD_DIGITS = 5
@@ -82,59 +84,61 @@ class Labelled(Protocol):
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """Name of the cluster."""
 
     @property
     def labels(self) -> Mapping[str, str]:
-        """Its labels, as they are written."""
+        """Labels of the cluster, as in its manifest."""
 
 
 def all_labels(cluster: Labelled) -> dict[str, str]:
-    """Return the labels by which a cluster is selected: those that it is given, and its name as the cluster label."""
+    """Return the labels of a cluster for selectors: the labels of its manifest, and its name as the cluster label."""
     return {**cluster.labels, CLUSTER_LABEL: cluster.name}
 
 
 def is_dns_label(name: str) -> bool:
-    """Return whether it is a DNS label (RFC 1123), as a fleet's name has to be."""
+    """Return True if a name is a DNS label (RFC 1123). Fleet names must be DNS labels."""
     return bool(_DNS_LABEL.fullmatch(name))
 
 
 def child_name(*segments: str, limit: int = LABEL_LIMIT) -> str:
-    """The parts joined with "-", cut to fit into `limit`, and the first 5 hex digits of the SHA-256 of the uncut join.
+    """Return the parts joined with "-", cut to `limit`, with the first 5 hex digits of the SHA-256 of the uncut text.
 
-    With the default limit the result equals that of the reference implementation. The hash is always appended.
+    With the default limit, the result equals that of the reference implementation. The hash is always appended.
     """
     full = "-".join(segments)
     return _cut(full, full, limit, _CHILD_DIGITS)
 
 
 def joined_name(*segments: str) -> str:
-    """The parts joined with "-", as in a child name, with a hash that other parts do not have, however they are cut up.
+    """Return the parts joined with "-", as in a child name, with a hash that is unique for these parts.
 
-    `child_name` hashes the joined text, which "a-b" and "c" have in common with "a" and "b-c". No name has a "/".
+    `child_name` hashes the joined text, and "a-b" with "c" has the same joined text as "a" with "b-c". No name contains
+    "/".
     """
     return _cut("-".join(segments), "/".join(segments), LABEL_LIMIT, _WIDE_DIGITS)
 
 
 def replica_name(namespace: str, deployment: str, cluster: str, index: int) -> str:
-    """The name of the replica `index` of a deployment on a cluster, at most 58 characters.
+    """Return the name of the replica `index` of a deployment on a cluster, at most 58 characters.
 
-    Unlike the reference implementation the namespace takes part in the hash, so that equal deployment names in two
-    namespaces never meet, and the hash has 40 bits instead of 20, so that a thousand replicas of one deployment do not.
+    Unlike in the reference implementation, the hash includes the namespace, so that equal deployment names in two
+    namespaces do not conflict. It has 40 bits instead of 20, so that a thousand replicas of one deployment do not
+    conflict.
     """
     return _cut(_service_prefix(deployment), f"{namespace}/{deployment}/{cluster}/{index}", REPLICA_LIMIT, _WIDE_DIGITS)
 
 
 def replica_stem(name: str) -> str:
-    """The name of a replica without its hash, which all replicas of a deployment share; "" for other names."""
+    """Return the common name of all replicas of a deployment, without the hash, or "" for other names."""
     return name[:-_WIDE_DIGITS] if _HASH.search(name) else ""
 
 
 def object_prefix(replica: str) -> str:
-    """The prefix of the names of a replica's objects: the replica's own name wherever that can name a Service.
+    """Return the prefix of the names of a replica's objects: the replica's name, if a Service can have this name.
 
-    A replica written by hand may have any name that Kubernetes allows for a custom resource: up to 253 characters,
-    with dots, starting with a digit. Such a name is made fit, and hashed.
+    A replica that a user wrote can have any name that Kubernetes allows for a custom resource: up to 253 characters,
+    with dots, and with a leading digit. Such a name is converted and hashed.
     """
     if len(replica) <= REPLICA_LIMIT and _SERVICE_NAME.fullmatch(replica):
         return replica
@@ -142,9 +146,9 @@ def object_prefix(replica: str) -> str:
 
 
 def gang_name(replica: str, engine: str) -> str:
-    """The name of the LeaderWorkerSet of an engine, at most 49 characters (see GANG_LIMIT).
+    """Return the name of the LeaderWorkerSet of an engine, at most 49 characters (see GANG_LIMIT).
 
-    Its hash has 40 bits because the cut may leave nothing of the hash inside the replica's name.
+    Its hash has 40 bits, because the cut name might not contain the hash of the replica's name.
     """
     full = f"{replica}-{engine}"
     return _cut(full, full, GANG_LIMIT, _WIDE_DIGITS)
@@ -157,17 +161,17 @@ def workload_namespace(namespace: str) -> str:
 
 
 def is_fleet_namespace(name: str) -> bool:
-    """Return whether a namespace of a workload cluster is one of those that a fleet composes objects in."""
+    """Return True if a fleet composes objects in this namespace of an inference cluster."""
     return name == SYSTEM_NAMESPACE or name.startswith(f"{_WORKLOADS}-")
 
 
 def label_value(name: str) -> str:
-    """An object's name as the value of a label: itself up to 63 characters, else its child name."""
+    """Return an object's name as the value of a label: a name of up to 63 characters, or its child name."""
     return name if len(name) <= LABEL_LIMIT else child_name(name)
 
 
 def file_name(name: str, ending: str) -> str:
-    """The name of a file: itself where it fits with its ending into FILE_LIMIT, else cut, with a hash of all of it."""
+    """Return the name of a file. If the name with its ending exceeds FILE_LIMIT, it is cut and hashed."""
     limit = FILE_LIMIT - len(ending)
     return f"{name if len(name) <= limit else _cut(name, name, limit, _WIDE_DIGITS)}{ending}"
 
@@ -178,6 +182,6 @@ def _cut(text: str, hashed: str, limit: int, digits: int) -> str:
 
 
 def _service_prefix(name: str) -> str:
-    """The name with the characters that a Service name may have, starting with a letter (RFC 1035 label)."""
+    """Return the name with only valid characters of a Service name, starting with a letter (RFC 1035 label)."""
     label = name.replace(".", "-")
     return label if label[:1].isalpha() else f"m-{label}"

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Notifications about a run or an event: what became of a fleet, as a document, and as messages of services."""
+"""Notifications about a run or an event: a document of the result, and messages for services."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Literal
 from .text import count, cut, first_lines, without_templates
 
 SCHEMA = "modelplane.ai/notification/v1"
-"""Version of the document. Fields may be added to it, and none is removed or gets another meaning."""
+"""Version of the document. Fields can be added to it, but no field is removed or changes its meaning."""
 Event = Literal["failed", "unready", "pending", "recovered", "changed"]
 EVENTS: tuple[Event, ...] = ("failed", "unready", "pending", "recovered", "changed")
 """The worst first."""
@@ -24,7 +24,7 @@ INCIDENTS: Mapping[str, Event] = {
     "deployment_pending": "pending",
     "deployment_placed": "recovered",
 }
-"""Events of the event source, by their types, with what they are to a hook."""
+"""Events of the event source by type, with their events for a hook."""
 _MOST = 20
 _IN_TEXT = 3
 _REASON = 300
@@ -32,10 +32,12 @@ _REASON = 300
 
 @dataclass(frozen=True)
 class Trouble:
-    """One thing that is wrong. `event`: what it makes of the run; `subject`: what it is, such as `cluster west`."""
+    """Problem of a run."""
 
     event: Event
+    """Event of the run because of the problem."""
     subject: str
+    """Affected part of the fleet, such as `cluster west`."""
     reason: str = ""
 
     @property
@@ -48,13 +50,15 @@ class Trouble:
 
 @dataclass(frozen=True)
 class Notification:
-    """Message about what became of a run. `run`: what it was, by name. `counts`: of clusters, replicas and objects."""
+    """Message about the result of a run."""
 
     fleet: str
     run: Mapping[str, str]
+    """Values that describe the run, by name."""
     changed: bool
     wrong: Sequence[Trouble] = ()
     counts: Mapping[str, int] = field(default_factory=dict)
+    """Numbers of clusters, replicas, and objects."""
 
     def events(self, before: Collection[str]) -> list[Event]:
         """Return the events of the run. `before`: the subjects of problems in the last run."""
@@ -67,7 +71,7 @@ class Notification:
 
     @property
     def subjects(self) -> list[str]:
-        """The subjects of all that is wrong; reasons have counts and times, and say it differently in each run."""
+        """Return the subjects of all problems, without reasons, because reasons differ in each run (counts, times)."""
         return sorted({f"{trouble.event}: {trouble.subject}" for trouble in self.wrong})
 
 
@@ -78,9 +82,9 @@ def of_run(
     *,
     left_out: Sequence[str] = (),
 ) -> Notification:
-    """Return the notification about a run, by the result of the module reconcile.
+    """Return the notification about a run from the result of the module reconcile.
 
-    `left_out`: clusters that failed before, so that they are no part of the run.
+    `left_out`: clusters that failed before, so that they are not part of the run.
     """
     wrong: list[Trouble] = []
     clusters = {name: report for name, report in _mapping(result, "clusters").items() if isinstance(report, Mapping)}
@@ -107,7 +111,9 @@ def of_run(
 
 
 def _has_changed(result: Mapping[str, Any]) -> bool:
-    """Return whether a run changed something. Playbooks clear `changed` of a task whose changes they report by host."""
+    """Return True if a run changed something.
+
+    Playbooks clear `changed` of tasks that report changes by host."""
     return any(result.get(name) for name in ("changed", "control_changed", "changed_clusters"))
 
 
@@ -163,7 +169,7 @@ def line(notification: Notification, events: Sequence[Event]) -> str:
 
 
 def slack(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a document as a message for incoming webhooks of Slack, which Mattermost and Rocket.Chat take as well."""
+    """Return a document as a message for incoming webhooks of Slack. Mattermost and Rocket.Chat accept it too."""
     head, __, __ = str(content["text"]).partition(". ")
     lines = [f"*{_escaped(head)}*"]
     lines += [
@@ -176,19 +182,19 @@ def slack(content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _escaped(value: str) -> str:
-    """Return text as Slack takes it, in which nothing is a link or a mention."""
+    """Return text with escapes for Slack, without links and mentions."""
     return value.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def _failure(result: Mapping[str, Any]) -> str:
-    """Return why a module failed; `msg` says only how many errors manifests have."""
+    """Return the reason for the failure of a module. `msg` contains only the number of errors in manifests."""
     errors = result.get("errors")
     why = " ".join(map(str, errors)) if isinstance(errors, list) else ""
     return _cut(": ".join(filter(None, (str(result.get("msg") or ""), why))))
 
 
 def _findings(read: Mapping[str, Any], kind: str) -> Iterator[tuple[str, str]]:
-    """Yield the subject and the reason of each finding of a kind, which are a line in the document of the outcome."""
+    """Yield the subject and the reason of each finding of a kind from the document of the outcome."""
     finding_lines = _mapping(read, "findings").get(kind)
     for line_ in finding_lines if isinstance(finding_lines, list) else ():
         subject, __, reason = str(line_).partition(": ")

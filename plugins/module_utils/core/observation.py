@@ -1,33 +1,33 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Observed state of the clusters of a fleet: objects as API servers return them, and clusters that do not answer.
+"""Observed state of the clusters of a fleet: objects from API servers, and unreachable clusters.
 
-Values of Secrets are never among them, only which keys have one. `parse` and `wire` are the written form:
+The state contains the keys of Secrets with a value, but never the values. `parse` and `wire` convert the written form:
 
     control:
-      unreachable: ""                            # why it could not be read; then nothing is known of it now
+      unreachable: ""                            # reason for an unread cluster; its state is then unknown
       objects: [<Kubernetes object>, ...]
-      secrets: [{namespace: ml-team, name: hf-token, keys: [HF_TOKEN]}, ...]  # labels: {...} where they count
-      unread: ""                                 # why it is not known which callers have keys; only where some may
+      secrets: [{namespace: ml-team, name: hf-token, keys: [HF_TOKEN]}, ...]  # labels: {...} if used
+      unread: ""                                 # reason for unknown keys of callers, if any are possible
       known: {<InferenceCluster>: [<digest>]}    # digests of planned ModelReplicas; {} without an inventory
-      controller: {ready: true, message: ""}     # addresses: [...] where the Gateway itself says none
+      controller: {ready: true, message: ""}     # addresses: [...] if the Gateway itself has none
     clusters:
       <InferenceCluster>:
-        unreachable: ""                          # why it did not answer; else objects must be given
-        declared: false                          # true, alone: its objects are files, and it is not read
-        provisioned: {ready: true, message: ""}  # only for a cluster that the fleet makes
+        unreachable: ""                          # reason for no response; otherwise, objects are required
+        declared: false                          # true, without other fields: file-based, unobserved
+        provisioned: {ready: true, message: ""}  # only for a cluster that the fleet creates
         stack: {ready: true, message: ""}
         nodes: {<pool>: 3}                       # Ready nodes
-        unavailable: {<pool>: [{name: gpu-0, reason: cordoned, closed: true, devices: {gpu: 2}}]}  # if it was read
-        stranded: [{namespace: mp-ml, replica: chat-1, reason: ...}]  # replicas whose pods could not start again there
-        version: "1.36"                          # of Kubernetes
+        unavailable: {<pool>: [{name: gpu-0, reason: cordoned, closed: true, devices: {gpu: 2}}]}  # if read
+        stranded: [{namespace: mp-ml, replica: chat-1, reason: ...}]  # replicas that could not start again there
+        version: "1.36"                          # Kubernetes version
         openshift: true                          # only for OpenShift
-        secrets: [{namespace: mp-ml, name: registry, keys: []}]  # that pods name; no keys: it does not exist
+        secrets: [{namespace: mp-ml, name: registry, keys: []}]  # Secrets of pods; no keys: missing Secret
         applied: {digest: ..., replicas: [...]}  # last applied ModelReplicas; {} without inventory, missing if unread
-        objects: [<Kubernetes object>, ...]      # of policies that are not of the fleet only their targets
-    accounts: [...]                              # core/accounts.py; without the rest where no cluster was observed
+        objects: [<Kubernetes object>, ...]      # policies of others only with their targets
+    accounts: [...]                              # core/accounts.py; the only field without observed clusters
 
-Beyond identity nothing of an object is checked: it is foreign data, read through `core/wire.py`.
+Only the identity of an object is checked. `core/wire.py` reads all other fields, because they are untrusted.
 """
 
 from __future__ import annotations
@@ -51,25 +51,27 @@ NOT_THIS_RUN = "not part of this run"
 
 @dataclass(frozen=True)
 class Component:
-    """A part that is ready or not, and why not: a cloud cluster, a serving stack, a gateway's controller. `addresses`
-    are those at which it is reached, best first, where no object says one."""
+    """Readiness of a component, with a reason: a cloud cluster, a serving stack, or a controller of a gateway."""
 
     ready: bool = False
     message: str = ""
     addresses: tuple[str, ...] = ()
+    """Addresses of the component in order of preference, if no object contains an address."""
 
 
 @dataclass(frozen=True)
 class ObservedBudget:
-    """Use of a budget of a CallerPolicy at the gateway of a cluster: by caller, or by "*" where callers share it.
-    `resets` is when its window ends (RFC 3339). `problem` says why the use is not known (empty: it is)."""
+    """Use of a budget of a CallerPolicy at the gateway of a cluster."""
 
     namespace: str
     policy: str
     name: str
     used: Mapping[str, int] = field(default_factory=dict)
+    """Used units by caller, or by "*" if all callers share the budget."""
     resets: str = ""
+    """End of the window (RFC 3339)."""
     problem: str = ""
+    """Reason for an unknown use, empty if the use is known."""
 
 
 @dataclass(frozen=True)
@@ -82,61 +84,58 @@ class AppliedReplicas:
 
 @dataclass(frozen=True)
 class UnavailableNode:
-    """Node that is not schedulable, or that has free devices that new pods cannot use, with the reason.
-
-    closed: whether the node is not schedulable.
-    devices: number of these devices by their name in the InferenceClass."""
+    """Node that is not schedulable, or that has free devices that new pods cannot use, with the reason."""
 
     name: str
     reason: str
     closed: bool = False
+    """True if the node is not schedulable."""
     devices: Mapping[str, int] = field(default_factory=dict)
+    """Number of these devices by their name in the InferenceClass."""
 
     def __str__(self) -> str:
         return f"{self.name} ({self.reason})"
 
     @property
     def wire(self) -> dict[str, Any]:
-        """The written form."""
+        """Return the written form."""
         devices = dict(sorted(self.devices.items()))
         return {"name": self.name, "reason": self.reason, "closed": self.closed, "devices": devices}
 
 
 @dataclass(frozen=True)
 class ObservedCluster:
-    """Observed state of one workload cluster.
-
-    unreachable: reason why the cluster is unreachable, empty if it is reachable. The last observed state of an
-        unreachable cluster stays valid.
-    provisioned: state of the cloud cluster, None if the fleet did not create the cluster.
-    stack: state of the serving stack.
-    objects: observed objects.
-    nodes: number of Ready nodes of each pool.
-    declared: no run observes the cluster, because its objects are files. Its manifest declares its state.
-    version: Kubernetes version.
-    openshift: whether the cluster is an OpenShift cluster.
-    budgets: its gateway's budget usage.
-    applied: applied ModelReplicas, None if the run did not read the cluster's inventory.
-    unavailable: the nodes of each pool with devices that new pods cannot use, None if the run did not read them.
-    stranded: for each replica (namespace and replica label of its pods), the reason why its pods could not start again
-        on their nodes.
-    secret_keys: keys with a value in each Secret (namespace, name) that replica pods refer to. A Secret without
-        keys does not exist. The state of other Secrets is unknown.
-    """
+    """Observed state of one inference cluster."""
 
     unreachable: str = ""
+    """Reason for an unreachable cluster, empty if it is reachable. The last observed state of an unreachable cluster
+    stays valid."""
     provisioned: Component | None = None
+    """State of the cloud cluster, None if the fleet did not create the cluster."""
     stack: Component = field(default_factory=Component)
+    """State of the serving stack."""
     objects: Objects = field(default_factory=Objects)
+    """Observed objects."""
     nodes: Mapping[str, int] = field(default_factory=dict)
+    """Number of Ready nodes of each pool."""
     declared: bool = False
+    """No run observes the cluster, because its objects are files. Its manifest declares its state."""
     version: str = ""
+    """Kubernetes version."""
     openshift: bool = False
+    """True for an OpenShift cluster."""
     budgets: tuple[ObservedBudget, ...] = ()
+    """Budget use of its gateway."""
     applied: AppliedReplicas | None = None
+    """Applied ModelReplicas, None if the run did not read the cluster's inventory."""
     unavailable: Mapping[str, tuple[UnavailableNode, ...]] | None = None
+    """Nodes of each pool with devices that new pods cannot use, None if the run did not read them."""
     stranded: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    """Reason of each replica (namespace and replica label of its pods) with pods that could not start again on their
+    nodes."""
     secret_keys: Mapping[tuple[str, str], frozenset[str]] = field(default_factory=dict)
+    """Keys with a value in each Secret (namespace, name) that replica pods reference. A Secret without keys does not
+    exist. The state of other Secrets is unknown."""
 
     def existing(self, pool: str) -> int:
         """Return the number of nodes in a pool, Ready or not."""
@@ -162,33 +161,39 @@ class ObservedCluster:
 
 @dataclass(frozen=True)
 class Observed:
-    """Observed state of a fleet. `unreachable` says why the control cluster was not read (empty: it was).
-    `secret_keys`: the keys that have a value, per Secret (namespace, name) of the control cluster, `secret_labels` the
-    labels of those with keys of callers, `unread` why those could not be read. `controller` is the controller of the
-    control gateway. `known`: digests of the planned ModelReplicas of each cluster. `accounts`: cloud accounts."""
+    """Observed state of a fleet."""
 
     control: Objects = field(default_factory=Objects)
     secret_keys: Mapping[tuple[str, str], frozenset[str]] = field(default_factory=dict)
+    """Keys with a value, by Secret (namespace, name) of the control cluster."""
     secret_labels: Mapping[tuple[str, str], Mapping[str, str]] = field(default_factory=dict)
+    """Labels of the Secrets with keys of callers."""
     unread: str = ""
+    """Reason for unread Secrets with keys of callers."""
     controller: Component = field(default_factory=Component)
+    """Controller of the control gateway."""
     clusters: Mapping[str, ObservedCluster] = field(default_factory=dict)
     unreachable: str = ""
+    """Reason for an unread control cluster, empty if it was read."""
     known: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Digests of the planned ModelReplicas of each cluster."""
     accounts: tuple[Account, ...] = ()
+    """Cloud accounts."""
 
     @property
     def seen(self) -> Objects | None:
-        """The objects of the control cluster; None when it was not read."""
+        """Return the objects of the control cluster, or None if it was not read."""
         return None if self.unreachable else self.control
 
     def lacks(self, namespace: str, name: str, key: str) -> bool:
-        """Return whether a Secret of the control cluster is known to have no such key."""
+        """Return True if a Secret of the control cluster is known to lack a key."""
         return not self.unreachable and key not in self.secret_keys.get((namespace, name), frozenset())
 
 
 class ObservationError(Exception):
-    """A document is no observation: `path` is the field, `value` what is there in short, `expected` what should be."""
+    """Error in an observation document.
+
+    `path`: the field. `value`: its value in short form. `expected`: the expected value."""
 
     def __init__(self, path: str, value: str, expected: str) -> None:
         got = f" (got {value})" if value else ""
@@ -199,7 +204,7 @@ class ObservationError(Exception):
 
 
 def parse(document: Any) -> Observed:
-    """The observation that a document describes. Raises ObservationError."""
+    """Return the observation of a document. Raise ObservationError."""
     top = _map(document, "", "control", "clusters", "accounts")
     control = _map(top.get("control"), "control", "unreachable", "objects", "secrets", "unread", "known", "controller")
     clusters = _map(top.get("clusters"), "clusters")
@@ -217,12 +222,12 @@ def parse(document: Any) -> Observed:
 
 
 def is_of_clusters(document: Any) -> bool:
-    """Return whether a document says anything of clusters. One that has accounts alone does not."""
+    """Return True if a document contains data of clusters. A document with only accounts does not."""
     return not isinstance(document, Mapping) or "accounts" not in document or len(document) > 1
 
 
 def accounts(document: Any) -> tuple[Account, ...]:
-    """The accounts of the observation that a document describes, each once. Raises ObservationError."""
+    """Return the accounts of an observation document, without duplicates. Raise ObservationError."""
     section = _list(document.get("accounts") if isinstance(document, Mapping) else None, "accounts")
     if len(section) > MOST_ACCOUNTS:
         raise ObservationError("accounts", "", f"at most {MOST_ACCOUNTS} accounts")
@@ -246,7 +251,7 @@ def _account(entry: Mapping[str, Any], path: str) -> Account:
 
 
 def wire(observed: Observed) -> dict[str, Any]:
-    """The written form of an observation; `parse` of it gives an equal one."""
+    """Return the written form of an observation. `parse` converts it to an equal observation."""
     return {
         "control": {
             "unreachable": observed.unreachable,
@@ -281,7 +286,7 @@ def _labels_wire(observed: Observed, secret: tuple[str, str]) -> dict[str, Any]:
 
 
 def accounts_wire(observed: Sequence[Account]) -> list[dict[str, Any]]:
-    """The written form of accounts."""
+    """Return the written form of accounts."""
     return [api.wire(account) for account in observed]
 
 
@@ -334,7 +339,7 @@ def _applied_wire(applied: AppliedReplicas) -> dict[str, Any]:
 
 
 def budget_wire(budget: ObservedBudget) -> dict[str, Any]:
-    """The written form of the use of a budget."""
+    """Return the written form of the use of a budget."""
     return {
         "namespace": budget.namespace,
         "policy": budget.policy,
@@ -346,7 +351,7 @@ def budget_wire(budget: ObservedBudget) -> dict[str, Any]:
 
 
 def _map(value: Any, path: str, *known_keys: str) -> Mapping[str, Any]:
-    """A map with text keys, of the `known_keys` ones if there are any; one that is missing is empty."""
+    """Return a map with text keys, or {} for a missing map. `known_keys`: the allowed keys, if any."""
     if value is None:
         return {}
     if not isinstance(value, Mapping):
@@ -524,7 +529,7 @@ def _secrets(value: Any, path: str) -> dict[tuple[str, str], frozenset[str]]:
 
 
 def _secret_labels(value: Any, path: str) -> dict[tuple[str, str], Mapping[str, str]]:
-    """Return the labels of the Secrets that have any, whose other fields are right."""
+    """Return the labels of Secrets with labels. The other fields of these Secrets are already valid."""
     labels_by_secret: dict[tuple[str, str], Mapping[str, str]] = {}
     for index, entry in enumerate(_list(value, path)):
         entry_location = f"{path}[{index}].labels"

@@ -30,7 +30,7 @@ from .text import short
 from .yaml_documents import Document, Source, documents
 
 HOURS_PER_MONTH = 730
-"""Hours of a month, a twelfth of a year, as the clouds count them."""
+"""Hours of a month, a twelfth of a year, as in the price lists of clouds."""
 _OPTIONS: Mapping[str, PurchaseOption] = {"onDemand": "OnDemand", "spot": "Spot", "reserved": "Reserved"}
 _ATTRIBUTES = ("on_demand", "spot", "reserved")
 _TO_WRITE = "Write currency and prices, or have the playbook modelplane.fleet.prices write a new file"
@@ -133,14 +133,16 @@ class PricingError(Exception):
 
 @dataclass(frozen=True)
 class Price:
-    """Price of a node. `option`: how it is bought. `as_of`: the day on which it was valid, empty for one that is
-    assumed. `source`: for people."""
+    """Price of a node."""
 
     per_hour: Decimal
     currency: str
     option: PurchaseOption
+    """Purchase option of the node."""
     as_of: str
+    """Day of the price, empty for an assumed price."""
     source: str
+    """Source of the price, as text for people."""
 
 
 @dataclass(frozen=True)
@@ -154,7 +156,7 @@ class _Place:
 
 @dataclass(frozen=True)
 class AssumedPrices:
-    """Prices that a question assumes, by InferenceClass. They hold everywhere, and win over all others."""
+    """Prices of a query, by InferenceClass. They apply to all clusters and have priority over all other prices."""
 
     classes: Mapping[str, Prices]
     currency: str
@@ -162,16 +164,16 @@ class AssumedPrices:
 
 @dataclass(frozen=True)
 class PriceBook:
-    """Prices of a fleet, from its InferenceClasses (by name) and its price catalog. `assumed`: prices in a what-if
-    question."""
+    """Prices of a fleet, from its InferenceClasses (by name) and its price catalog."""
 
     classes: Mapping[str, api.InferenceClass]
     catalogue: Catalogue | None = None
     assumed: AssumedPrices | None = None
+    """Prices in a what-if query."""
 
     @cached_property
     def currency(self) -> str:
-        """Return the currency of all prices; empty when there are none. Raises PricingError when they have several."""
+        """Return the currency of all prices, or "" without prices. Raise PricingError for several currencies."""
         is_used = self.catalogue and (self.catalogue.prices or not self.catalogue.models)
         used = {self.catalogue.currency: "the price catalog"} if self.catalogue and is_used else {}
         for name, inference_class in sorted(self.classes.items()):
@@ -200,9 +202,9 @@ class PriceBook:
         return entries
 
     def node_price(self, cluster: api.InferenceCluster, pool: NodePool) -> Price | None:
-        """Return the price of a node of a pool for an hour, as the pool buys its nodes; None when it is not known.
+        """Return the hourly price of a node of a pool with its purchase option, or None if unknown.
 
-        Of a pool in several zones that is the highest price of these: its nodes may be in any of them.
+        For a pool in several zones, return the highest price of these zones, because nodes can be in any of them.
         """
         option, inference_class = purchase_option(cluster, pool), self.classes.get(pool.class_name)
         if option is None or inference_class is None:
@@ -263,13 +265,13 @@ class PriceBook:
 
 
 def purchase_option(cluster: api.InferenceCluster, pool: NodePool) -> PurchaseOption | None:
-    """Return how nodes of a pool are bought; None for a way that has prices of its own, which are not known."""
+    """Return the purchase option of nodes in a pool, or None for an option with unknown prices."""
     cloud = registry.BY_SOURCE.get(cluster.spec.cluster.source)
     return cloud.purchase_option(pool) if cloud else "OnDemand"
 
 
 def machine_of(inference_class: api.InferenceClass, provider: str) -> str:
-    """Return the kind of machine that nodes of a class are in a cloud; empty where there is none."""
+    """Return the machine type of the nodes of a class in a cloud, or "" without one."""
     cloud = registry.BY_SOURCE.get(provider)
     provisioning = inference_class.spec.provisioning
     block = getattr(provisioning, cloud.name) if cloud and provisioning else None
@@ -283,7 +285,7 @@ def _location(cluster: api.InferenceCluster, pool: NodePool) -> tuple[str, tuple
 
 
 def read_catalogue(source: Source) -> Catalogue:
-    """Return the price catalog in a file. Raises PricingError with all problems and their locations."""
+    """Return the price catalog in a file. Raise PricingError with all problems and their locations."""
     parsed = list(documents(source))
     problems = [problem for document in parsed for problem in document.problems]
     if problems:
@@ -323,7 +325,7 @@ def _given_twice(catalogue: Catalogue) -> Iterator[Problem]:
 
 
 def future_classes(resources: Iterable[api.Resource], today: date) -> Iterator[Problem]:
-    """Yield warnings of InferenceClasses whose prices are of a day that is still to come."""
+    """Yield warnings about InferenceClasses with prices of a future day."""
     for resource in resources:
         if (
             isinstance(resource, api.InferenceClass)
@@ -334,7 +336,7 @@ def future_classes(resources: Iterable[api.Resource], today: date) -> Iterator[P
 
 
 def future_entries(catalogue: Catalogue | None, file: str, today: date) -> Iterator[Problem]:
-    """Yield warnings of prices of a catalogue that are of a day that is still to come."""
+    """Yield warnings about catalog prices of a future day."""
     lists: dict[str, Sequence[PriceEntry | ModelPrice]] = {}
     if catalogue:
         lists = {"prices": catalogue.prices, "models": catalogue.models or ()}
@@ -354,7 +356,7 @@ def _is_ahead(day: str, today: date) -> bool:
 
 
 def age(day: str, today: date) -> int:
-    """Return how many days ago the prices of a day were valid."""
+    """Return the number of days since the day of a price."""
     return (today - date.fromisoformat(day)).days
 
 
@@ -378,9 +380,9 @@ def machines_of(resources: Iterable[api.Resource], provider: str) -> list[Machin
 
 
 def updated(catalogue: Catalogue, entries: Iterable[PriceEntry]) -> Catalogue:
-    """Return a catalogue with entries in the place of older ones for the same machines, places and options.
+    """Return a catalog with new entries. They replace older entries for the same machines, locations, and options.
 
-    All other prices stay, those that users wrote among them. Entries are sorted."""
+    All other prices are kept, including prices that users wrote. Entries are sorted."""
     new = list(entries)
     replaced = {
         (*_key(entry), option) for entry in new for option in _OPTIONS.values() if entry.amount(option) is not None
@@ -412,19 +414,19 @@ def _located(problem: Problem, document: Document) -> Problem:
 
 
 def _components(path: str) -> list[str | int]:
-    """Return the parts of a path of a catalogue: `prices[0].spot` -> prices, 0, spot."""
+    """Return the components of a path in a catalog: `prices[0].spot` -> prices, 0, spot."""
     components = path.replace("[", ".").replace("]", "").split(".")
     return [int(component) if component.isdecimal() else component for component in components if component]
 
 
 def money(amount: Fraction, currency: str = "", digits: int | None = None) -> str:
-    """Return an amount as text: cents, and more digits where less than a cent is left: `9,008.20 USD`, `0.0042 USD`."""
+    """Return an amount as text: cents, and more digits for amounts below a cent: `9,008.20 USD`, `0.0042 USD`."""
     amount_shown = rounded(amount, digits_of([amount]) if digits is None else digits)
     return f"{amount_shown:,}" + (f" {currency}" if currency else "")
 
 
 def digits_of(amounts: Iterable[Fraction]) -> int:
-    """Return with how many digits amounts are shown that stand in one column."""
+    """Return the number of decimal digits for the amounts in a column."""
     return 4 if any(0 < abs(amount) < Fraction(1, 10) for amount in amounts) else 2
 
 

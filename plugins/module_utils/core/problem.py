@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Problem in something a user wrote, as every package reports it."""
+"""Problem of user input, in the format of all packages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Severity = Literal["error", "warning"]
 
 @dataclass(frozen=True, order=True)
 class Ref:
-    """The identity of a resource: kind, namespace (empty for cluster-scoped kinds) and name."""
+    """Identity of a resource: kind, namespace (empty for cluster-scoped kinds), and name."""
 
     kind: str
     namespace: str
@@ -27,28 +27,31 @@ class Ref:
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong: what (`message`), where, the value that is wrong, and what to do about it (`hint`).
+    """Error or warning: the message, the location, the wrong value, and a hint.
 
-    As a text, message and hint are sentences, and no key of a known form is in it; the message itself is the rest of
-    one that begins with the field.
-
-    `path` is the field path as the user wrote it (`spec.nodePools[0].className`), empty for a whole document.
-    `value` is the offending value in short form (never of a secret), empty where there is none.
-    `line` and `document` count from 1; `file` is the name the text was read under.
+    As text, the message and the hint are sentences and contain no key of a known format. The field is the subject of
+    the message sentence.
     """
 
     message: str
+    """Rest of the sentence after the field."""
     path: str = ""
+    """Field path as the user wrote it (`spec.nodePools[0].className`), empty for a whole document."""
     value: str = ""
+    """Wrong value in short form, never of a secret. Empty without a value."""
     hint: str = ""
+    """Imperative fix."""
     severity: Severity = "error"
     ref: Ref | None = None
     file: str = ""
+    """Name of the text that was read."""
     line: int | None = None
+    """Line in the file, from 1."""
     document: int | None = None
+    """Document in the file, from 1."""
 
     def at(self, *, file: str, line: int | None, document: int | None, ref: Ref | None = None) -> Problem:
-        """The same problem, with its place in a file."""
+        """Return the problem with its location in a file."""
         return replace(self, file=file, line=line, document=document, ref=ref or self.ref)
 
     def __str__(self) -> str:
@@ -71,7 +74,7 @@ class Problem:
 
 
 def pasted_key(path: str) -> Problem:
-    """Return the problem of a key where something else is due. It does not repeat the key."""
+    """Return the problem of a key in place of another value. The problem does not repeat the key."""
     hint = (
         "Write what belongs here, keep keys in Secrets of the cluster, and revoke this one: everyone who reads this "
         "manifest has it"

@@ -1,8 +1,9 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Progress of long work: what each cluster waits for, since when, what was last seen, and how long it usually takes.
+"""Progress of long operations: the awaited event of each cluster, its start, the last observation, and the usual
+duration.
 
-Work reports a wait to a `Progress` while it lasts. A Board keeps the waits that go on, and has a line for each cluster.
+Code reports a wait to a `Progress` while it lasts. A Board stores the active waits and has a line for each cluster.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from typing import Any, Literal
 from .text import cut
 
 Seen = Callable[[str], None]
-"""A function that takes what was last seen of what is waited for."""
+"""Function that receives the last observation of the awaited object."""
 Progress = Callable[[str, str, str], AbstractContextManager[Seen]]
-"""A context that lasts as long as a wait. Arguments: the cluster, empty for the whole run; what is waited for ("node
-group gpu to be ready"); how long that usually takes ("10 to 15 min"), empty where that is not known."""
+"""Context that lasts as long as a wait. Arguments: the cluster, empty for the whole run. The awaited state ("node group
+gpu to be ready"). The usual duration ("10 to 15 min"), empty if unknown."""
 Rank = Literal["reported", "task"]
-"""Source of a wait. A task is shown only where nothing is reported, which says more."""
+"""Source of a wait. A task is only shown without a report, because a report is more precise."""
 
 RUN = "fleet"
 """The name, in lines, of the whole run."""
@@ -39,12 +40,13 @@ def unseen(_cluster: str, _awaited: str, _usual: str = "") -> Iterator[Seen]:
 
 @dataclass(frozen=True)
 class Wait:
-    """A wait that goes on. `since`: when it began, by the clock of the board."""
+    """Active wait."""
 
     cluster: str
     awaited: str
     usual: str
     since: float
+    """Start time by the clock of the board."""
     seen: str = ""
     rank: Rank = "reported"
 
@@ -57,11 +59,11 @@ class Line:
     more: int = 0
 
     def text(self, now: float, width: int = 0) -> str:
-        """Return the line, of `width` columns at most; 0 for as many as it takes."""
+        """Return the line with at most `width` columns, or without a limit for 0."""
         wait = self.wait
         usual = f" (usually {wait.usual})" if wait.usual else ""
         suffix = f" (and {self.more} more)" if self.more else ""
-        # The awaited thing is often the beginning of what was seen of it.
+        # The last observation often begins with the awaited object.
         seen = f"; last seen: {wait.seen}" if wait.seen else ""
         head = f"{wait.cluster or RUN}: {duration(now - wait.since)}"
         full_text = f"{head}{usual}: waiting for {wait.awaited}{seen}{suffix}"
@@ -73,13 +75,14 @@ class Line:
 
 @dataclass
 class Board:
-    """Waits that go on, by who reports them and a number of its own. Reports are untrusted: what is no report is
-    ignored, and texts are bounded and printable."""
+    """Active waits, by their reporter and number.
+
+    Reports are untrusted: invalid reports are ignored, and texts are printable and limited in length."""
 
     waits: dict[tuple[Any, int], Wait] = field(default_factory=dict)
 
     def take(self, source: Any, report: Mapping[str, Any], now: float, rank: Rank = "reported") -> None:
-        """Keep a report, as `begun`, `seen` and `over` return them."""
+        """Store a report of `begun`, `seen`, or `over`."""
         number = report.get("wait")
         if not isinstance(number, int):
             return
@@ -94,17 +97,18 @@ class Board:
             self.waits[key] = Wait(**texts, since=now, rank=rank)
 
     def forget(self, source: Any) -> None:
-        """Remove all waits of one that reports no more."""
+        """Remove all waits of a source that sends no more reports."""
         self.waits = {key: wait for key, wait in self.waits.items() if key[0] != source}
 
     def lines(self, now: float, least: float = 0.0) -> list[Line]:
-        """Return a line for each cluster that has waited for `least` seconds, by name; one for the whole run only where
-        no cluster waits."""
+        """Return a line for each cluster that has waited for `least` seconds, by name.
+
+        Without waiting clusters, return a line for the whole run."""
         waits = [wait for wait in self.waits.values() if now - wait.since >= least]
         by_cluster: dict[str, list[Wait]] = {}
         for wait in sorted(waits, key=lambda wait: (not wait.seen, wait.since)):
             by_cluster.setdefault(wait.cluster, []).append(wait)
-        # The last step of a run is the one that it is at.
+        # The last step of a run is its current step.
         run_waits = by_cluster.pop("", [])
         if not by_cluster and run_waits:
             return [Line(max(run_waits, key=lambda wait: (wait.rank != "task", wait.since)))]
@@ -123,7 +127,7 @@ def begun(number: int, cluster: str, awaited: str, usual: str) -> dict[str, Any]
 
 
 def seen(number: int, text: str) -> dict[str, Any]:
-    """Return the report of what was last seen."""
+    """Return a report of the last observation."""
     return {"wait": number, "seen": cut(text, _CHARACTERS)}
 
 
@@ -133,10 +137,10 @@ def over(number: int) -> dict[str, Any]:
 
 
 def shown(lines: list[Line], now: float, most: int, width: int = 0) -> list[str]:
-    """Return the texts of at most `most` lines; the last one says how many more clusters wait."""
+    """Return the texts of at most `most` lines. The last line contains the number of omitted clusters."""
     if len(lines) <= most:
         return [line.text(now, width) for line in lines]
-    # Those that wait longest, in their order: they are what a run waits for.
+    # A run waits for the longest waits, so they are shown, in their order.
     longest = sorted(lines, key=lambda line: line.wait.since)[: max(most - 1, 0)]
     remainder = f"and {len(lines) - len(longest)} more clusters"
     return [
@@ -146,13 +150,13 @@ def shown(lines: list[Line], now: float, most: int, width: int = 0) -> list[str]
 
 
 def duration(seconds: float) -> str:
-    """Return seconds for people: "45 s", "12 min 5 s"."""
+    """Return seconds as text: "45 s", "12 min 5 s"."""
     rounded = round(max(0.0, seconds))
     return f"{rounded // 60} min {rounded % 60} s" if rounded >= 60 else f"{rounded} s"
 
 
 def columns(text: str) -> int:
-    """Return how many columns of a terminal a text takes."""
+    """Return the number of terminal columns of a text."""
     return sum(map(_columns, text))
 
 

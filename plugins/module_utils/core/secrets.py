@@ -19,7 +19,7 @@ _VAULT = "$ANSIBLE_VAULT;"
 SHORTEST_KEY = 12
 """Characters of the shortest key of a known form."""
 
-# `--api-key=value` and `--api-key value`; what follows is a value only where it is no flag itself.
+# `--api-key=value` and `--api-key value`. The next word is a value only if it is not a flag itself.
 _FLAG = re.compile(r"(?P<flag>(?<![\w.-])--?(?P<name>[A-Za-z][\w.-]*))(?P<gap>=|\s+(?!-))(?P<value>\S+)")
 # `["--api-key", "value"]` and `[--api-key, value]`
 _FLAG_IN_LIST = re.compile(
@@ -27,7 +27,7 @@ _FLAG_IN_LIST = re.compile(
     r"""(?P<value>(?(q)(?:(?!(?P=q))(?:\\["\\]|.))+|[^\s,\]"']+(?=\s{0,8}[,\]])))"""
 )
 _LONE_FLAG = re.compile(r"^ *- ['\"]?(?P<flag>--?(?P<name>[A-Za-z][\w.-]*))['\"]?$")
-# `--header=Name: value` and `-H 'Name: value'`, as curl and others take headers.
+# `--header=Name: value` and `-H 'Name: value'`, the syntax of headers in curl and other programs.
 _HEADER_FLAG = r"(?:--(?:[\w-]+-)?headers?|-H)"
 _HEADER = re.compile(
     rf"(?P<flag>(?<![\w-]){_HEADER_FLAG}(?:=|\s+)(?:''|\\?['\"])?)(?P<name>[\w-]+)(?P<colon>\s*:\s*)(?P<value>[^'\"\\\n]+)"
@@ -57,8 +57,8 @@ _WEBHOOK = re.compile(
     r"|api\.telegram\.org/bot))[^\s'\"\\]+",
     re.IGNORECASE,
 )
-# "name": "value", also with the quotes that YAML doubles, and the same within a quoted text. The text may have been cut
-# within the value. A backslash can be read in one way only: with two, 40 of them would take for ever.
+# "name": "value", also with the quotes that YAML doubles, and inside a quoted text. The text might be truncated within
+# the value. A backslash has only one match: with two matches, 40 backslashes would take exponential time.
 _JSON = re.compile(
     r"""(?P<name>(?P<q>''|["'])(?P<key>[\w.-]{1,100})(?P=q)\s*:\s*)"""
     r"""(?P=q)(?P<value>(?:\\.|(?!(?P=q))[^\\])+)(?:(?P=q)|\\?$)"""
@@ -85,7 +85,7 @@ _REMAINDER = re.compile(
 )
 _END_OF_LINE = re.compile(r"\S*[ \t]*(?:#.*)?\Z")
 _MARKUP = re.compile(r"(?P<name><(?P<key>[A-Za-z][\w.-]{0,60})>)(?P<value>[^<\s]{1,500})(?=</)")
-# {"name": "HF_TOKEN", "value": "..."}, as variables are in JSON and in flow style, in either order, and `setx NAME`.
+# {"name": "HF_TOKEN", "value": "..."}, the form of variables in JSON and in flow style, in any order, and `setx NAME`.
 _COLON = r"""\\?["']?\s{0,8}[:=]\s{0,8}"""
 _VALUE = r"""\\"(?:(?!\\").)+\\"|"(?:[^"\\]|\\.)+"|'[^']+'|\\?["']?[^"',}\]\s\\]"""
 _QUOTED_NAME = rf"""\bname{_COLON}\\?["']?(?P<name>[\w.-]{{1,100}})\\?["']?"""
@@ -101,7 +101,7 @@ _VARIABLES = tuple(
 _LITERAL = re.compile(
     r"""(?P<all>--from-literal[= ]['"]?[\w.-]{1,253}=)(?![A-Z]+\b)(?:"[^"\n]*"?|'[^'\n]*'?|[^\s'"]+)"""
 )
-# User name and password of curl and wget, and the password of programs whose flag for it is short.
+# User name and password of curl and wget, and the password of programs with a short password flag.
 _LOGIN = re.compile(
     r"(?P<all>(?<!\S)(?:-[uU]|--(?:proxy-)?user)[ =]['\"]?[^\s:'\"]{1,100}:"
     r"|\bcurl\b[^\n|;&]{0,120}?\s-[a-zA-Z]{0,8}[uU]['\"]?[^\s:'\"-][^\s:'\"]{0,100}:)(?P<value>[^\s'\"]{3,})"
@@ -109,7 +109,7 @@ _LOGIN = re.compile(
     r"|(?P<netrc>\blogin\s{1,8}\S{1,100}\s{1,8}password\s{1,8})(?P<netrc_password>\S+)"
 )
 _BASIC = re.compile(r"(?P<scheme>\bBasic\s{1,8})(?P<value>[A-Za-z0-9+/]{8,}={0,2})", re.IGNORECASE)
-# A password with a slash; a port or a digest of an image is none.
+# A password with a slash. A port or a digest of an image is not a password.
 _SLASHED_USER_INFO = re.compile(r"://[^\s/@:'\"]{0,100}:(?!\d{1,5}/)[^\s@'\"]{1,256}@(?!sha256:)")
 _BLOCK = re.compile(r"^(?P<indent>[ -]*)(?P<name>[\w.-]{1,80}): *[|>][-+0-9]*$")
 # The deeper lines after a field, and entries of lists with a name and a value in either order.
@@ -133,7 +133,7 @@ _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _SECRETS = ("password", "passwd", "passphrase", "secret", "credential", "apikey", "authorization")
 _LAST = (*_SECRETS, "credentials", "token", "accesskey", "privatekey", "accountkey", "signature", "passcode", "jwt")
 _LAST_ALONE = frozenset({"key", "keys", "pass", "pwd", "pw", "auth", "dsn", "pat", "dockerconfigjson", "dockercfg"})
-# `--auth-tokens`, where `--max-num-batched-tokens` counts those of a model.
+# `--auth-tokens` contains secrets, but `--max-num-batched-tokens` counts tokens of a model.
 _OF_TOKENS = frozenset({"access", "api", "auth", "bearer", "hf", "github", "gitlab", "user"})
 _ABOUT_SECRETS = (
     "file path dir name names ref refs mode type policy length ttl selector namespace namespaces method source url uri "
@@ -141,7 +141,7 @@ _ABOUT_SECRETS = (
     "size ns subnet subnets block timeout interval days seconds rate"
 )
 _ABOUT = frozenset(_ABOUT_SECRETS.split())
-"""Last words of names about a secret whose values are no secrets: `--api-key-file`, `KEY_BLOCK_SIZE`."""
+"""Last words of names that refer to a secret but have non-secret values: `--api-key-file`, `KEY_BLOCK_SIZE`."""
 _IN_VARIABLE = re.compile(
     r"(?<![a-z])(?:auth|dsn|pat|pw)(?![a-z])|(?:token|pwd|creds|(?<!com)(?<!by)pass|(?<!mon)(?<!hot)keys?)(?![a-z])"
 )
@@ -169,21 +169,21 @@ _HINT = re.compile(r"token|secret|pass|pw|key|cred|auth|sign|jwt|dsn|pat|dockerc
 _FILE = re.compile(r"[\w.-]+\.(?:txt|key|pem|json|ya?ml|crt|cer|env|conf|toml|p12|jks)\Z")
 _PLACEHOLDER = re.compile(r"(?:[A-Z]+_)?(?:KEY|TOKEN|PASSWORD|SECRET|FILE|VALUE)\Z")
 _SURE_PLACEHOLDER = re.compile(r"(?:[A-Z]+_)?(?:PASSWORD|SECRET|VALUE)\Z|(?:KEY|TOKEN|FILE)\Z")
-# Names of passwords, whose values can be equal to names of files.
+# Names of passwords. Their values can be equal to names of files.
 _PASSWORD = re.compile(r"(?:password|passwd|passphrase|pwd|passcode)\Z", re.IGNORECASE)
 _RANDOM_KEY = re.compile(r"(?=[^a-z]*[a-z])(?=[^A-Z]*[A-Z])(?=[^0-9]*[0-9])[A-Za-z0-9+/_=-]{24,}\Z|[0-9a-f]{32,}\Z")
 _SWITCHES = frozenset({"allow", "enable", "disable", "no", "skip", "use", "trust"})
 
 
 def is_encrypted(content: str | bytes) -> bool:
-    """Return whether the content of a file is encrypted with ansible-vault."""
+    """Return True if the content of a file is encrypted with ansible-vault."""
     start = content[:64]
     text = start.decode("utf-8", "replace") if isinstance(start, bytes) else start
     return text.lstrip("\ufeff \r\n").startswith(_VAULT)
 
 
 def secret_like(name: str) -> bool:
-    """Return whether an environment variable or an argument of this name is likely to hold a secret."""
+    """Return True if an environment variable or argument of this name probably contains a secret."""
     segments = [segment.lower() for segment in _WORDS.findall(name)]
     if not segments or segments[0] in _SWITCHES or segments[-1] in _ABOUT:
         return masked(name) != name
@@ -240,7 +240,7 @@ def without_keys(text: str) -> str:
 
 
 def holds_key(text: str) -> bool:
-    """Return whether a text, such as a name, contains a key of a known format."""
+    """Return True if a text, such as a name, contains a key of a known format."""
     return bool(known_keys(text))
 
 
@@ -261,7 +261,7 @@ def _flag(match: re.Match[str]) -> str:
 
 
 def _basic(match: re.Match[str]) -> str:
-    """Mask what follows `Basic` if it is a user name and a password in Base64."""
+    """Mask the value after `Basic` if it is a user name and a password in Base64."""
     try:
         decoded = base64.b64decode(match["value"], validate=True)
     except ValueError:
@@ -317,13 +317,13 @@ def _assigned(match: re.Match[str]) -> str:
 
 
 def _is_random(text: str) -> bool:
-    """Return whether a text is no word: it has digits, and letters, or capitals within it."""
+    """Return True if a text is not a word: it has letters with digits, or capitals after the first character."""
     has_letters = any(map(str.isalpha, text))
     return has_letters and (digits(text) > 0 or text[1:] != text[1:].lower())
 
 
 def _is_no_value(name: str, value: str, gap: str) -> bool:
-    """Return whether a value is a word for none, a reference or a file. `gap` is empty before a quoted value."""
+    """Return True if a value means "none", or is a reference or a file. `gap` is empty before a quoted value."""
     if gap and value.startswith("@"):
         # `curl --data token=@file`
         return ":" in gap or _FILE.match(value[1:]) is not None or not _is_random(value[1:])
@@ -334,7 +334,7 @@ def _is_no_value(name: str, value: str, gap: str) -> bool:
 
 
 def _names_secret(name: str) -> bool:
-    """Return whether the words of a flag or field name indicate a secret value."""
+    """Return True if the words of a flag or field name indicate a secret value."""
     segments = [segment.lower() for segment in _WORDS.findall(name)]
     if not segments or segments[0] in _SWITCHES:
         return False
@@ -347,7 +347,7 @@ def _names_secret(name: str) -> bool:
 
 
 def _is_no_secret(name: str, value: str) -> bool:
-    """Return whether a value is a switch, a file, or a token of a model's vocabulary (`"eos_token": "</s>"`)."""
+    """Return True if a value is a switch, a file, or a token of a model's vocabulary (`"eos_token": "</s>"`)."""
     value = value.strip("'\"")
     is_vocabulary = name.lower().endswith("token") and value.startswith(("<", "["))
     return (
@@ -379,7 +379,7 @@ def _without_values(lines: list[str]) -> list[str]:
 
 
 def _takes_a_secret(flag: str, value: str) -> bool:
-    """Return whether a line of a list is the flag whose value, the next line, is a secret."""
+    """Return True if a line of a list is a flag and the next line is its secret value."""
     if "--" in value[: len(value) - len(value.lstrip()) + 5]:
         return False
     value = value.strip(" '\"").removeprefix("- ").strip(" '\"")

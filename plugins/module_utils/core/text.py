@@ -17,7 +17,7 @@ SHOWN_CHARACTERS = 60
 """Longest part of an offending value that a message repeats."""
 
 JUDGED_CHARACTERS = 4000
-"""Part of a value in which secrets are searched: many times what is shown of it."""
+"""Number of characters of a value that are searched for secrets: many times the number of shown characters."""
 
 KEY_CHARACTERS = 80
 """Longest part of a key that a path repeats."""
@@ -26,10 +26,10 @@ MESSAGE_CHARACTERS = 400
 """Longest part of a message of another program that is repeated."""
 
 LIKENESS = 0.6
-"""From which likeness on a known name is suggested in place of an unknown one (`difflib`)."""
+"""Minimum similarity of a known name to suggest it for an unknown name (`difflib`)."""
 
 MISSPELT = 0.86
-"""From which likeness on an unknown name is taken for a known one that is misspelt."""
+"""Minimum similarity of an unknown name to treat it as a misspelled known name."""
 
 _TEMPLATE = re.compile(r"(?<=\{)(?=[{%#])|\A(?=#jinja2:)")
 """Positions for a space that prevents Ansible from evaluating a text as a template: within delimiters, and before the
@@ -38,7 +38,7 @@ _UTC = re.compile(r"^(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(?:\.\d+)?Z$")
 
 
 def short_value(value: object) -> str:
-    """A value in at most 60 characters, in the words of YAML, without secrets; containers are named, not shown."""
+    """Return a value in at most 60 characters, in YAML notation, without secrets. Containers are named, not shown."""
     if isinstance(value, Mapping):
         return "a mapping"
     if isinstance(value, (list, tuple)):
@@ -58,7 +58,7 @@ def short_value(value: object) -> str:
 
 
 def printable(text: str, keep: str = "") -> str:
-    """The text with escapes (`\\x1b`) in place of what a terminal could take for a command, and of line ends."""
+    """Return text with escapes (`\\x1b`) for line ends and for characters that a terminal might interpret."""
     if text.isprintable():
         return text
     return "".join(
@@ -68,14 +68,14 @@ def printable(text: str, keep: str = "") -> str:
 
 
 def field_path(base: str, key: object) -> str:
-    """The path of a field: `base.key`, or `base["key"]` for a key that is no plain name."""
+    """Return the path of a field: `base.key`, or `base["key"]` for a key with special characters."""
     if isinstance(key, str) and len(key) <= KEY_CHARACTERS and re.fullmatch(r"[A-Za-z_][A-Za-z0-9_-]*", key):
         return f"{base}.{key}" if base else key
     return entry_path(base, key)
 
 
 def entry_path(base: str, key: object) -> str:
-    """The path of an entry of a map with free keys: `base["key"]`."""
+    """Return the path of an entry in a map with free keys: `base["key"]`."""
     if isinstance(key, str):
         return f"{base}[{json.dumps(key if len(key) <= KEY_CHARACTERS else _cut(key), ensure_ascii=False)}]"
     return f"{base}[{short_value(key)}]"
@@ -93,9 +93,9 @@ def capitalized(text: str) -> str:
 
 
 def nearest(name: str, candidates: Iterable[str], likeness: float = LIKENESS) -> str:
-    """Return the known name that is most like one that is not known; empty when none is.
+    """Return the most similar known name of an unknown name, or "" without a similar name.
 
-    Case, underscores and dashes do not count. `likeness` (0 to 1) is MISSPELT where more depends on it than a hint.
+    Case, underscores, and dashes are ignored. `likeness` (0 to 1): MISSPELT if the result has other uses than a hint.
     """
     by_folded = {_folded(candidate): candidate for candidate in candidates}
     matches = difflib.get_close_matches(_folded(name[:KEY_CHARACTERS]), by_folded, 1, likeness)
@@ -107,31 +107,31 @@ def _folded(name: str) -> str:
 
 
 def nearest_name(name: str, candidates: Iterable[str]) -> str:
-    """Return a hint for a name that nothing has: the known one that is most like it, or the first of them."""
+    """Return a hint for an unknown name: the most similar known name, or the first known names."""
     names = sorted(candidates)
     match = nearest(name, names)
     return f"Did you mean {match}?" if match else f"The fleet has {some(names, 10)}."
 
 
 def nearest_key(key: object, candidates: Iterable[str]) -> str:
-    """Return a hint for an unknown key: the known one that is most like it, or all of them."""
+    """Return a hint for an unknown key: the most similar known key, or all known keys."""
     names = sorted(candidates)
     match = nearest(key, names) if isinstance(key, str) else ""
     return f"Did you mean {match}?" if match else f"Known here: {', '.join(names)}."
 
 
 NOT_TEMPLATED = "Nothing is templated in manifests: write the value itself"
-"""Hint for a value that is a template, which stays as it is."""
+"""Hint for a value with a template. The value is unchanged."""
 
 
-# In messages, what is before these verbs is the name of a field.
+# In messages, the word before these verbs is the name of a field.
 _WORD = re.compile(r"[a-z]+(?=[\s,;:]|$)(?! (?:is|are|must|and)\b)")
 
 
 def sentence(text: str) -> str:
-    """Return a text as a sentence: with a capital, unless it begins with the name of a field, and an end.
+    """Return a text as a sentence: with a final mark, and with a capital unless it begins with the name of a field.
 
-    One that ends with a mark below an excerpt has no end, which would seem to be part of the mark."""
+    A text that ends with a mark below an excerpt gets no final mark, because it would seem to belong to the excerpt."""
     text = text.strip()
     if _WORD.match(text):
         text = capitalized(text)
@@ -142,7 +142,7 @@ _AMOUNT = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,9})?) ?([kmgtpe])(i?)(b?)", re.A
 
 
 def meant_quantity(text: str) -> str:
-    """Return the Kubernetes quantity that a text such as `80 GB` or `64gi` means; empty when that is unknown."""
+    """Return the probable Kubernetes quantity of a text such as `80 GB` or `64gi`, or "" if unknown."""
     match = _AMOUNT.fullmatch(text.strip())
     if match is None:
         return ""
@@ -166,34 +166,32 @@ def meant_device_memory(text: str) -> str:
 
 
 def meant_memory(text: str) -> str:
-    """Return what a number without a unit, or in thousandths, might mean as the memory of a container: `80Mi or 80Gi`.
-    Empty when that is unknown."""
+    """Return possible meanings of a unitless or milli number as container memory (`80Mi or 80Gi`), or "" if unknown."""
     number_match = _UNITLESS.fullmatch(text.strip())
     return f"{number_match[1]}Mi or {number_match[1]}Gi" if number_match and float(number_match[1]) else ""
 
 
 def first_lines(lines: Iterable[str], limit: int, suffix: str = "and {} more") -> list[str]:
-    """Return the first lines, and after them how many more there are."""
+    """Return the first lines, and a line with the number of omitted lines."""
     all_lines = list(lines)
     omitted = len(all_lines) - limit
     return [*all_lines[:limit], suffix.format(omitted)] if omitted > 0 else all_lines
 
 
 def some(names: Iterable[str], limit: int = 5) -> str:
-    """Return names for a sentence: the first few, in their order, and how many more there are."""
+    """Return names for a sentence: the first names in their order, and the number of omitted names."""
     all_names = list(names)
     omitted = len(all_names) - limit
     return f"{', '.join(all_names[:limit])} and {omitted} more" if omitted > 0 else ", ".join(all_names)
 
 
 def listed(names: Iterable[str], limit: int = 3) -> str:
-    """Return names for a sentence: the first few, sorted, each once, and how many more there are."""
+    """Return names for a sentence: the first sorted names without duplicates, and the number of omitted names."""
     return some(sorted(set(names)), limit)
 
 
 def by_reason(reasons: Mapping[str, str], limit: int = 3) -> list[str]:
-    """Return names with the reason of each, those with the same one together: the first few reasons, and how many more
-    there are."""
+    """Return names grouped by reason: the first reasons, and the number of omitted reasons."""
     together: dict[str, list[str]] = {}
     for name in sorted(reasons):
         together.setdefault(reasons[name], []).append(name)
@@ -203,7 +201,7 @@ def by_reason(reasons: Mapping[str, str], limit: int = 3) -> list[str]:
 
 
 def joined(*messages: str) -> str:
-    """Join messages, each once: an earlier one may hold some of them."""
+    """Join messages without duplicates. An earlier message can contain a later message."""
     text = ""
     for message in messages:
         if message and message not in text:
@@ -227,7 +225,7 @@ def parse_time(timestamp: str) -> datetime | None:
 
 
 def utc(time: str) -> str:
-    """A time as RFC 3339 has it in UTC, for people: `2026-11-26 18:00:00 UTC`. Another text stays as it is."""
+    """Return an RFC 3339 time in UTC as readable text: `2026-11-26 18:00:00 UTC`. Other text is unchanged."""
     return _UTC.sub(r"\1 \2 UTC", time)
 
 
@@ -242,16 +240,16 @@ def are(number: int, noun: str) -> str:
 
 
 def short(value: object) -> str:
-    """Return a value as messages show it; empty for lists and mappings, which may hold anything."""
+    """Return a value in the form of messages, or "" for lists and mappings, because they can contain any data."""
     return "" if isinstance(value, (Mapping, list, tuple)) else short_value(value)
 
 
 def without_templates(value: Any) -> Any:
     """Return a value without templates in its strings and keys.
 
-    Within a run, Ansible only evaluates strings of playbooks and inventories. A string that leaves the run as a
-    variable is no longer marked as untrusted: other runs read job artifacts, rulebook events and inventory hosts as
-    extra variables and inventories, which are trusted. These strings might be from manifests and servers.
+    Within a run, Ansible evaluates only the strings of playbooks and inventories. A string that leaves the run as a
+    variable is no longer marked as untrusted. Other runs read job artifacts, rulebook events, and inventory hosts as
+    extra variables and inventories, and trust them. These strings might be from manifests and servers.
     """
     if isinstance(value, str):
         return _TEMPLATE.sub(" ", value)

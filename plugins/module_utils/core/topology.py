@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Parallelism axes of one worker -> the nodes and GPUs it takes.
+"""Conversion of the parallelism axes of one worker to its nodes and GPUs.
 
 The axes are independent and multiply (vLLM: `--tensor-parallel-size`, `--pipeline-parallel-size`,
 `--data-parallel-size`, `--data-parallel-size-local`):
@@ -9,7 +9,7 @@ The axes are independent and multiply (vLLM: `--tensor-parallel-size`, `--pipeli
     GPUs per node    = tensor * dataLocal
     GPUs per worker  = tensor * data * pipeline
 
-Paths of the problems found here are relative to the block that was passed in.
+Paths of problems are relative to the block in the argument.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Shape:
 
 
 class TopologyError(ValueError):
-    """A topology that cannot be built; `problems` holds everything that is wrong with it."""
+    """Invalid topology. `problems`: all its problems."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems: tuple[Problem, ...] = tuple(problems)
@@ -63,7 +63,7 @@ class TopologyError(ValueError):
 
 
 def positive_integer(value: object, path: str) -> tuple[int | None, Problem | None]:
-    """`value` as an integer of at least 1, or what is wrong with it. Text, floats and booleans are not integers."""
+    """Return `value` as an integer of at least 1, or its problem. Text, floats, and booleans are not integers."""
     if isinstance(value, bool) or not isinstance(value, int):
         hint = "Write it without quotes." if isinstance(value, str) and value.strip().isdecimal() else ""
         return None, Problem("must be a whole number", path, short_value(value), hint)
@@ -73,16 +73,16 @@ def positive_integer(value: object, path: str) -> tuple[int | None, Problem | No
 
 
 def derive(topology: object) -> Shape:
-    """The shape of a worker from its `topology` block as a user wrote it: `{tensor, pipeline, data, dataLocal}`.
+    """Return the shape of a worker from its `topology` block as a user wrote it: `{tensor, pipeline, data, dataLocal}`.
 
-    A null counts as absent. Of the keys of earlier formats `strategy` is only checked, and `instances`
-    is no part of the shape (see `copies`). Raises TopologyError with all problems.
+    Null counts as missing. Of the keys of earlier formats, `strategy` is only checked, and `instances` is not part of
+    the shape (see `copies`). Raise TopologyError with all problems.
     """
     return resolve(topology)[1]
 
 
 def resolve(topology: object) -> tuple[Axes, Shape]:
-    """As `derive`, with the axes it came from."""
+    """Return the axes and the shape of a worker. See `derive`."""
     if topology is None:
         raise TopologyError([Problem("topology is missing", hint="Give at least tensor: the GPUs one rank spans.")])
     if not isinstance(topology, Mapping):
@@ -110,10 +110,10 @@ def resolve(topology: object) -> tuple[Axes, Shape]:
 
 
 def copies(workers: Mapping[str, Any]) -> int:
-    """Return how many identical workers a replica has, by the `workers` block: `count`, or its alias
+    """Return the number of identical workers of a replica from the `workers` block: `count`, or its alias
     `topology.instances`.
 
-    1 when neither is given. Raises TopologyError; its paths are relative to `workers`.
+    Defaults to 1. Raise TopologyError. Its paths are relative to `workers`.
     """
     count = workers.get("count")
     topology = workers.get("topology")

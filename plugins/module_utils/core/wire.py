@@ -1,9 +1,8 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Read access to Kubernetes objects in wire form, which are foreign data: nothing of them is checked but their metadata
-(`with_metadata`).
+"""Read access to unvalidated Kubernetes objects in wire form. Only their metadata is checked (`with_metadata`).
 
-`fields`, `entries`, `text` and `number` return an empty value for what is missing or of another type.
+`fields`, `entries`, `text`, and `number` return an empty value if a field is missing or of another type.
 """
 
 from __future__ import annotations
@@ -25,13 +24,13 @@ def _value(value: Any, path: Iterable[str]) -> Any:
 
 
 def fields(value: Any, *path: str) -> Mapping[str, Any]:
-    """The map at a path below a value; empty when there is none."""
+    """Return the map at a path below a value, or {} without one."""
     value_at_path = _value(value, path)
     return value_at_path if isinstance(value_at_path, _MAP) else {}
 
 
 def entries(value: Any, *path: str) -> list[Mapping[str, Any]]:
-    """The maps in the list at a path below a value."""
+    """Return the maps in the list at a path below a value."""
     value_at_path = _value(value, path)
     return (
         [entry for entry in value_at_path if isinstance(entry, _MAP)]
@@ -41,13 +40,13 @@ def entries(value: Any, *path: str) -> list[Mapping[str, Any]]:
 
 
 def text(value: Any, *path: str) -> str:
-    """The text at a path below a value; empty when there is none."""
+    """Return the text at a path below a value, or "" without one."""
     value_at_path = _value(value, path)
     return value_at_path if isinstance(value_at_path, str) else ""
 
 
 def number(value: Any, *path: str, default: int = 0) -> int:
-    """The whole number at a path below a value."""
+    """Return the integer at a path below a value."""
     value_at_path = _value(value, path)
     return value_at_path if isinstance(value_at_path, int) and not isinstance(value_at_path, bool) else default
 
@@ -75,10 +74,10 @@ _OWNER_FIELDS = ("apiVersion", "kind", "name", "uid")
 
 
 def with_metadata(value: Any) -> Any:
-    """Return the object in a response of a server: its metadata has a name and the types of Kubernetes (meta/v1,
-    ObjectMeta), and `spec` and `status` are maps. Null fields are removed, because they count as unset.
+    """Return the object in a response of a server. Raise NoObjectError with the field and its problem.
 
-    Raises NoObjectError with the field and its problem.
+    Its metadata has a name and the types of Kubernetes (meta/v1, ObjectMeta), and `spec` and `status` are maps. Null
+    fields are removed, because they count as unset.
     """
     if not isinstance(value, dict) or not isinstance(value.get("metadata"), dict):
         raise NoObjectError("it has no metadata")
@@ -122,7 +121,7 @@ def canonical(value: Any) -> Any:
 
 
 def has_all_of(value: Any, subset: Any) -> bool:
-    """Return whether a value contains all parts of another value. Its maps can have more keys, such as defaults."""
+    """Return True if a value contains all parts of another value. Its maps can have more keys, such as defaults."""
     if isinstance(subset, _MAP):
         return isinstance(value, _MAP) and all(
             key in value and has_all_of(value[key], item) for key, item in subset.items()
@@ -133,7 +132,7 @@ def has_all_of(value: Any, subset: Any) -> bool:
 
 
 class Objects:
-    """Kubernetes objects (wire form), found by kind, namespace and name, and by API group where a kind has several."""
+    """Kubernetes objects (wire form) by kind, namespace, name, and, for kinds of several API groups, by API group."""
 
     def __init__(self, objects: Iterable[Object] = ()) -> None:
         self._by_kind: dict[str, dict[tuple[str, str], dict[str, Object]]] = {}
@@ -143,15 +142,15 @@ class Objects:
             self._by_kind.setdefault(kind, {}).setdefault((namespace, name), {})[identity(value)[0]] = value
 
     def find(self, kind: str, namespace: str, name: str) -> Object | None:
-        """The object, or None when it was not seen. `namespace` is empty for cluster-scoped kinds.
+        """Return the object, or None if it was not observed. `namespace` is empty for cluster-scoped kinds.
 
-        Of objects that differ in their API group alone it is that of the first group.
+        If objects differ only in their API group, return the object of the first group.
         """
         versions = self._by_kind.get(kind, {}).get((namespace, name), {})
         return versions[min(versions)] if versions else None
 
     def of_kind(self, kind: str) -> Iterator[Object]:
-        """All objects of a kind, sorted by namespace, name and API group."""
+        """Return all objects of a kind, sorted by namespace, name, and API group."""
         objects = self._by_kind.get(kind, {})
         return (objects[key][group] for key in sorted(objects) for group in sorted(objects[key]))
 
@@ -161,7 +160,7 @@ class Objects:
         return self._by_kind.get(kind, {}).get((namespace, name), {}).get(group)
 
     def labelled(self, kind: str, namespace: str, label: str, value: str) -> Sequence[Object]:
-        """The objects of a kind in a namespace with this value of a label, sorted by name."""
+        """Return the objects of a kind in a namespace with this value of a label, sorted by name."""
         index = self._by_label.get((kind, label))
         if index is None:
             index = self._by_label[kind, label] = {}
@@ -180,26 +179,26 @@ class Objects:
 
 
 def identity(value: Object) -> tuple[str, str, str, str]:
-    """API group, kind, namespace and name of an object; empty where it has none."""
+    """Return the API group, kind, namespace, and name of an object. Missing parts are empty."""
     group, slash, __ = text(value, "apiVersion").partition("/")
     metadata = fields(value, "metadata")
     return group if slash else "", text(value, "kind"), text(metadata, "namespace"), text(metadata, "name")
 
 
 def label(value: Object | None, name: str) -> str:
-    """Return the value of a label of an object; empty when it has none."""
+    """Return the value of a label of an object, or "" without the label."""
     return text(value, "metadata", "labels", name)
 
 
 def is_being_deleted(live: Object | None) -> bool:
-    """Return whether an object has a deletionTimestamp."""
+    """Return True if an object has a deletionTimestamp."""
     return "deletionTimestamp" in fields(live, "metadata")
 
 
 def condition(value: Object | None, kind: str) -> str:
-    """The status of a condition of an object: True, False or Unknown (also when there is no such condition).
+    """Return the status of a condition of an object: True, False, or Unknown (also without the condition).
 
-    A condition that was written for an older generation of the object says nothing about this one (Kubernetes API
+    The condition of an older generation of the object does not apply to the current generation (Kubernetes API
     conventions, "Typical status properties").
     """
     generation = number(value, "metadata", "generation")
@@ -208,15 +207,15 @@ def condition(value: Object | None, kind: str) -> str:
 
 
 def condition_entry(value: Object | None, kind: str) -> Object:
-    """Return the condition of a type as an object has it; empty without one."""
+    """Return the condition entry of a type, or {} without one."""
     return next((entry for entry in entries(value, "status", "conditions") if entry.get("type") == kind), {})
 
 
 def stated(conditions: Iterable[Object], kind: str, generation: int = 0, default: int | None = None) -> str:
-    """The status of a condition in a list of them, about this generation of an object or a later one.
+    """Return the status of a condition in a list for this generation of an object or a later one.
 
-    `default` is the generation that a condition is about which names none (None: any). Conditions of one type that
-    contradict each other say nothing.
+    `default`: generation of conditions that do not specify one (None: any). Contradictory conditions of one type result
+    in Unknown.
     """
     states = set()
     for entry in conditions:
@@ -228,12 +227,12 @@ def stated(conditions: Iterable[Object], kind: str, generation: int = 0, default
 
 
 def is_true(value: Object | None, kind: str) -> bool:
-    """Return whether a condition holds for the latest generation of its object."""
+    """Return True if a condition holds for the latest generation of its object."""
     return condition(value, kind) == "True"
 
 
 def first_address(gateway: Object | None) -> str:
-    """The address of a Gateway: the first that is an IP address, else the first; empty when it has none."""
+    """Return the address of a Gateway: its first IP address, its first address, or "" without addresses."""
     values = [entry for entry in entries(gateway, "status", "addresses") if text(entry, "value")]
     chosen = next((entry for entry in values if entry.get("type", "IPAddress") == "IPAddress"), None)
     if chosen is None and values:

@@ -1,13 +1,13 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Text of manifests -> plain documents in which every key and list item knows its line.
+"""Conversion of manifest text to plain documents with line numbers for every key and list item.
 
-Plain scalars mean what Kubernetes' own reader makes of them (`yaml_scalars`). Differences: keys that are not text are
-refused (Kubernetes turns `on:` into `true:` silently), and so are infinite numbers and NaN (which Kubernetes refuses a
-step later).
+Plain scalars have the same meaning as in Kubernetes (`yaml_scalars`), with two differences. Keys that are not text are
+rejected, because Kubernetes silently converts `on:` to `true:`. Infinite numbers and NaN are rejected, because
+Kubernetes rejects them later.
 
-Nothing is ever constructed from a tag, nothing is templated, and work is bounded: depth, nodes, and the nodes that
-aliases stand for.
+No object is constructed from a tag, and no text is templated. The depth, the number of nodes, and the number of nodes
+behind aliases are limited.
 """
 
 # To isinstance a bool is an int. pylint: disable=unidiomatic-typecheck
@@ -60,13 +60,13 @@ class Source:
 
 @dataclass(frozen=True)
 class Place:
-    """Place of a value: the line of its key (or of the value itself), and the places of what is in it."""
+    """Location of a value: the line of its key (or of the value itself), and the locations of its children."""
 
     line: int
     children: Mapping[str, Place] | Sequence[Place] | None = None
 
     def nearest(self, components: Sequence[str | int]) -> Place:
-        """The place at the end of `components`, or of the nearest parent that was written."""
+        """Return the location at the end of `components`, or of the nearest parent in the text."""
         position = self
         for component in components:
             children = position.children
@@ -83,7 +83,7 @@ class Place:
 
 
 class _LaterPlace(Place):
-    """Place that is found when it is first asked for, as most never are."""
+    """Location that is found on first use, because most locations are never used."""
 
     def __init__(self, find: Callable[[], Place]) -> None:
         self.__dict__["_find"] = find
@@ -104,25 +104,24 @@ class _LaterPlace(Place):
 
 @dataclass(frozen=True)
 class Document:
-    """One document of a file: plain dicts, lists and scalars, with their places.
-
-    `problems` are those of the text itself. When `complete` is false, something could not be read and is missing from
-    `value`, so that checking `value` would find errors that are not there. `unread` is the text of a document without a
-    value, as far as its end can be found; None where there may be more.
-    """
+    """Document of a file: plain dicts, lists, and scalars, with their locations."""
 
     file: str
     number: int
     value: Any
     place: Place
     problems: tuple[Problem, ...] = ()
+    """Problems of the text itself."""
     complete: bool = True
+    """False if unreadable parts are missing from `value`. Validation of `value` would then find false errors."""
     unread: str | None = None
+    """Text of a document without a value, up to its probable end. None if there might be more text."""
 
 
 def documents(source: Source, *, max_nodes: int = MAX_NODES, max_documents: int = MAX_DOCUMENTS) -> Iterator[Document]:
-    """All documents of a file that are not empty. A document that is not YAML comes back with its problem and without
-    a value, and reading goes on at the next `---` line."""
+    """Yield all documents of a file that are not empty.
+
+    A document that is not YAML has a problem and no value. Reading continues at the next `---` line."""
     text, problem = _decode(source)
     if problem is not None:
         yield Document(source.name, 1, None, Place(problem.line or 1), (problem,), complete=False)
@@ -136,7 +135,7 @@ def documents(source: Source, *, max_nodes: int = MAX_NODES, max_documents: int 
 
 
 def _without_places(name: str, text: str, simple: Sequence[tuple[int, Any]]) -> Iterator[Document]:
-    """The documents of a text that is read already. Their places are found together, by reading it again."""
+    """Yield the documents of a text that was already read. A second reading of the text finds all their locations."""
 
     @cache
     def places() -> dict[int, Place]:
@@ -182,7 +181,7 @@ def _decode(source: Source) -> tuple[str, Problem | None]:
 
 
 class _Text:
-    """The text of a file, with what hints need of it, found out once and only when needed."""
+    """Text of a file, with cached properties for hints."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -200,11 +199,11 @@ class _Text:
         return _TEMPLATE_LINE.search(self.text) is not None
 
     def line(self, number: int) -> str:
-        """The line of the file with this number, empty behind the end."""
+        """Return the line of the file with this number, or "" after the end."""
         return self._lines[number - 1] if 0 < number <= len(self._lines) else ""
 
     def document(self, first: int, behind: int) -> str:
-        """The lines of the document that has line `first`, to the first line from `behind` on that begins another."""
+        """Return the lines of the document with the line `first`, up to the start of the document after `behind`."""
         begin, end = first - 1, behind - 1
         while begin > 0 and not _DOCUMENT_LINE.match(self.line(begin + 1)):
             begin -= 1
@@ -213,7 +212,7 @@ class _Text:
         return "\n".join(self._lines[begin:end])
 
     def template_hint(self, number: int) -> str:
-        """Return what to do about `{{` where YAML is expected, empty when there is none."""
+        """Return a hint for `{{` in place of YAML, or "" without a template."""
         if self._holds_helm:
             return "This seems to be a Helm template: render it first (helm template) and read its output"
         line = self.line(number)
@@ -223,7 +222,7 @@ class _Text:
 
 
 class _RefusedError(Exception):
-    """A document that is not read further: over a limit, or broken in a way that leaves nothing to go on with."""
+    """Document that is not read further: it exceeds a limit, or its errors prevent further reading."""
 
     def __init__(self, message: str, line: int, hint: str = "") -> None:
         super().__init__(message)
@@ -238,7 +237,7 @@ _JSON_PAIR = re.compile(r"\\u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-f
 
 
 class _FileReader:
-    """Reads one file: splits it into documents and starts again behind a document that is broken."""
+    """Reader of one file. It splits the file into documents and continues after a broken document."""
 
     def __init__(self, name: str, text: str, max_nodes: int, max_documents: int) -> None:
         self._name = name
@@ -273,7 +272,7 @@ class _FileReader:
             start = separator.start()
 
     def _offset_behind(self, start: int, lines: int) -> int:
-        """The offset behind `lines` line ends from `start`."""
+        """Return the offset after `lines` line ends from `start`."""
         offset = start
         for __ in range(lines):
             offset = self._text.text.find("\n", offset) + 1
@@ -282,7 +281,7 @@ class _FileReader:
         return offset
 
     def _stream(self, text: str, first_line: int) -> Iterator[Document]:
-        """Documents up to the first that cannot be read to its end; that one is last, without a value."""
+        """Yield the documents up to the first unreadable document, which is last and has no value."""
         builder: _Builder | None = None
         try:
             for event in events(text):
@@ -339,7 +338,7 @@ def _join_json_pair(match: re.Match[str]) -> str:
     return f"\\U{0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00):08x}"
 
 
-# libyaml has a limit of its own since 0.2.6, far above this one, and meets it first, as it reads ahead of its events.
+# Since 0.2.6, libyaml also has a limit, far above this one. It reaches it first, because it reads ahead of its events.
 _PARSER_DEPTH = "exceeded maximum nesting depth"
 _TOO_DEEP = f"is nested more than {MAX_DEPTH} levels deep"
 _TOO_DEEP_HINT = "No manifest needs that depth"
@@ -356,7 +355,7 @@ _SYNTAX_HINTS = (
 
 
 def _syntax_problem(error: YAMLError, text: _Text, first_line: int) -> Problem:
-    """The parser's complaint with line, column, what it expected, and what usually helps."""
+    """Return the error of the parser with its line, its column, the expected text, and a hint."""
     mark: Any = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     line = mark.line + first_line if mark is not None else first_line
     column = mark.column + 1 if mark is not None else 1
@@ -392,7 +391,7 @@ _MERGE = object()
 
 
 class _Frame:
-    """A mapping or list that is being read."""
+    """Mapping or list that is being read."""
 
     __slots__ = ("anchor", "children", "height", "items", "key", "key_line", "line", "merges", "size")
 
@@ -412,8 +411,10 @@ class _Builder:
     """Builds one document from parser events, without recursion."""
 
     def __init__(self, text: _Text, parser_line: int, first_line: int, budget: int) -> None:
-        """The parser began at line `parser_line` of the file, the document begins at line `first_line`, and it may hold
-        `budget` values."""
+        """Create the reader of a document.
+
+        `parser_line`: start line of the parser in the file. `first_line`: start line of the document. `budget`: maximum
+        number of values."""
         self.value: Any = None
         self.children: Any = None
         self.first_line = self.line = first_line
@@ -437,7 +438,7 @@ class _Builder:
         }
 
     def take(self, event: Any) -> None:
-        """The next event of the document. Raises _RefusedError."""
+        """Return the next event of the document. Raise _RefusedError."""
         self._take[type(event)](event)
 
     def _problem(self, message: str, line: int, hint: str = "") -> None:
@@ -542,7 +543,7 @@ class _Builder:
         self._add(value, children, line, size, height)
 
     def _add(self, value: Any, children: Any, line: int, size: int, height: int) -> None:
-        """Put a finished value where it belongs: into the innermost mapping or list, or it is the document."""
+        """Add a complete value to the innermost mapping or list, or set it as the document."""
         if not self._stack:
             self.value = None if value is _LOST else value
             self.children, self.line = children, line

@@ -1,11 +1,10 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Texts of simple lines -> values, in a tenth of the time that libyaml's events take.
+"""Conversion of texts of simple lines to values, in a tenth of the time of libyaml's events.
 
-A simple line is a key or the dashes of lists with a scalar behind it, quoted or plain, or a flow collection of such
-scalars; a text of several lines is a literal block. That is what `manifest_text` writes, and most of what people write.
-Of any other text nothing is read at all, and `yaml_documents` reads it by libyaml: what is read here is what it would
-read.
+A simple line is a key or the dashes of lists with a scalar (quoted or plain), or a flow collection of such scalars. A
+text of several lines is a literal block. `manifest_text` writes this format, and so do most users. Other texts are not
+read here at all, but in `yaml_documents` with libyaml. Both readers return the same values.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from typing import Any
 
 from .yaml_scalars import PLAIN, resolve
 
-# The indentation, the dashes of lists, then a key (plain or quoted) with what is behind it, or text.
+# The indentation, the dashes of lists, and then a key (plain or quoted) with its value, or text.
 _LINE = re.compile(r'( *)((?:- )*)(?:(?:([A-Za-z_/][!-9;-~]*)|"([ !#-\[\]-~]*)"):(?: (.+))?|(.+))')
 _COMMENT = re.compile(" *(?:#[\t -~]*)?")
 _ONE_QUOTED = re.compile(r"'((?:[ -&(-~]|'')*)'")
@@ -35,9 +34,8 @@ _MOST_NODES = 900_000
 
 
 def read(text: str) -> list[tuple[int, dict[str, Any]]] | None:
-    """The mappings that the documents of a text are, each with its number; None where anything in it is not simple, and
-    where there is none."""
-    # A line, a dash, and each sign of a flow collection stand for three values at most.
+    """Return the numbered mappings of the documents of a text, or None for other texts and without mappings."""
+    # A line, a dash, and each sign of a flow collection represent at most three values.
     if 3 * sum(map(text.count, ("\n", "- ", ",", "{", "["))) > _MOST_NODES or not text.endswith("\n"):
         return None
     try:
@@ -47,7 +45,7 @@ def read(text: str) -> list[tuple[int, dict[str, Any]]] | None:
 
 
 class _OtherFormError(Exception):
-    """A line that is not simple, or that does not fit to the lines before it."""
+    """Line that is not simple, or that does not match the previous lines."""
 
 
 def _documents(lines: list[str]) -> list[tuple[int, dict[str, Any]]]:
@@ -120,8 +118,9 @@ class _Reader:
         self._items, self._column = items, column
 
     def _enter_list(self, column: int, dashes: int) -> int:
-        """Go to the list whose dashes are in this column, and into those that begin on the line. Return the column of
-        what is behind the dashes."""
+        """Enter the list with dashes in this column, and the lists that begin on the line.
+
+        Return the column of the value after the dashes."""
         if self._key is not None:
             if column < self._column:
                 raise _OtherFormError
@@ -136,7 +135,7 @@ class _Reader:
         return column + 2
 
     def _enter_mapping(self, column: int) -> None:
-        """Go to the mapping whose keys are in this column."""
+        """Enter the mapping with keys in this column."""
         if self._key is None:
             if self._column != column or not isinstance(self._items, dict):
                 self._leave(column, dict)
@@ -151,7 +150,7 @@ class _Reader:
         self._enter(items, column)
 
     def _leave(self, column: int, kind: type) -> None:
-        """Leave what is deeper than the mapping or list in this column."""
+        """Leave all collections that are deeper than the mapping or list in this column."""
         while self._column != column or not isinstance(self._items, kind):
             if not self._open or self._column < column:
                 raise _OtherFormError
@@ -168,10 +167,10 @@ class _Reader:
         return _scalar(text)
 
     def _block(self) -> str:
-        """The lines of a literal block, without the last line end."""
+        """Return the lines of a literal block, without the last line end."""
         first_line = self._lines[self._next]
         indent = first_line[: len(first_line) - len(first_line.lstrip(" "))]
-        # A line of spaces does not say how deep the block is.
+        # A line of spaces does not define the indentation of the block.
         if len(indent) <= self._column or indent == first_line:
             raise _OtherFormError
         block = []
@@ -209,7 +208,7 @@ def _scalar(text: str) -> Any:
 
 
 def _flow(text: str) -> Any:
-    """The value of a flow collection that ends with its line."""
+    """Return the value of a flow collection that ends with its line."""
     root: list[Any] = []
     around: list[Any] = []
     items: Any = root
@@ -256,7 +255,7 @@ def _put(items: Any, key: str | None, value: Any, follows_value: bool) -> None:
 
 
 def _ends(items: Any, sign: str, follows_value: bool) -> bool:
-    """Return whether a sign ends a flow collection: it is the one that belongs to it, and no comma is before it."""
+    """Return True if a sign ends a flow collection: it matches the opening sign, and no comma precedes it."""
     return isinstance(items, dict if sign == "}" else list) and (follows_value or not items)
 
 

@@ -2,7 +2,7 @@
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """Meaning of plain scalars of a manifest: `resolve`.
 
-The rules are those of Kubernetes' own reader (sigs.k8s.io/yaml: `resolve.go` of go.yaml.in/yaml/v2, and then JSON):
+The rules are those of the Kubernetes reader (sigs.k8s.io/yaml: `resolve.go` of go.yaml.in/yaml/v2, and then JSON):
 `yes` and `on` are booleans, `017` and `0o17` are fifteen, `2026-01-01` and `12:30:00` are text.
 """
 
@@ -24,20 +24,20 @@ _WORDS: Mapping[str, Any] = {
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _DECIMAL = re.compile(r"[-+]?(0|[1-9][0-9]*)")
 _BASED = re.compile(r"([-+]?)0(?:[xX]([0-9a-fA-F]+)|[bB]([01]+)|[oO]?([0-7]+))")
-# Behind a leading point, Go takes an underscore between digits only.
+# After a leading point, Go accepts an underscore only between digits.
 _SEPARATOR = re.compile(r"(?<=[0-9])_(?=[0-9])")
 _MAX_INT_TEXT = 66
 
 PLAIN = re.compile(r'-{0,2}[A-Za-z_/](?:[!-9;-~]++|:(?=[!-~])| ++(?=[!"$-~]))*+')
-"""Plain scalars of one line whose end is that of the line: printable ASCII that begins with a letter (dashes may come
-before it), and in which no sign has a meaning for YAML, as `: ` and ` #` have."""
+"""Plain scalars of one line that end with the line. They are printable ASCII, begin with a letter (or with dashes
+before it), and contain no sign with a meaning in YAML, such as `: ` and ` #`."""
 
 
 def resolve(text: str) -> Any:
-    """The value of a plain scalar: None, bool, int, float or str, as Kubernetes' reader has it.
+    """Return the value of a plain scalar as the Kubernetes reader reads it: None, bool, int, float, or str.
 
-    A float without a fraction becomes an int, as it does on Kubernetes' way through JSON (`2.0` is 2). Infinite values
-    and NaN are returned as such. Decimal integers beyond 64 bits are floats there, and so they are here.
+    A float without a fraction becomes an int, because Kubernetes converts it to JSON (`2.0` is 2). Infinite values and
+    NaN are returned unchanged. As in Kubernetes, decimal integers beyond 64 bits become floats.
     """
     if text in _WORDS:
         return _WORDS[text]

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Apply all objects of a fleet to one API server, and prune what is no longer desired.
+"""Apply all objects of a fleet to one API server, and prune orphans.
 
 `compare.py` compares with live objects, `core/change/` plans the steps, and `executor.py` runs the steps.
 """
@@ -38,39 +38,41 @@ from .write import CHANGES, Result, Sender, result
 
 @dataclass(frozen=True)
 class Options:
-    """Options of applying.
-
-    `scope` separates the records of one API server that is more than one cluster of the fleet. `held` are objects of
-    which it is unknown now whether they are desired, so they stay as they are, and so do those that have all labels
-    (name and value) of an entry of `held_labels`. `create_namespaces`: a namespace that is not there is created,
-    without our label, and never deleted; else objects in it fail. `wait`: seconds until objects are ready, without
-    `wait_unchanged` only those that this run changed.
-    `orphans`: where there is no record, whatever carries our label and is in no other record is taken for ours.
-    `definitions`: definitions of kinds that are not desired go as well, unless there is an object of one of them.
-    `notes`: notes of the inventory, None to keep the current notes. `known`: digests of ModelReplicas in the state of
-    the fleet. A cluster with another digest is newer than the state, and the run removes no replica from it.
-    `pending_api_groups`: those that something else is about to install, so that in check mode their kinds count as new
-    ones. `progress`: where waits are reported. `locked`: context in which objects are written and removed; what was
-    read before it began is read again. It ends before this run waits until objects are ready.
-    """
+    """Options of a run on one API server."""
 
     fleet: str = "default"
     scope: str = ""
+    """Separates the inventories of an API server that is more than one cluster of the fleet."""
     prune: bool = True
     force: bool = False
     check_mode: bool = False
     wait: float = 0.0
+    """Seconds until objects must be ready."""
     wait_unchanged: bool = True
+    """Also wait for objects that this run did not change."""
     create_namespaces: bool = False
+    """Create missing namespaces, without the fleet label. They are never deleted. Otherwise, objects in a missing
+    namespace fail."""
     held: frozenset[Key] = frozenset()
+    """Frozen objects, because it is unknown if they are desired."""
     held_labels: frozenset[tuple[tuple[str, str], ...]] = frozenset()
+    """Labels (name and value) of frozen objects. An object is frozen if it has all labels of an entry."""
     orphans: bool = True
+    """Without an inventory, adopt objects with the fleet label that no other inventory contains."""
     definitions: bool = False
+    """Delete undesired CRDs too, unless objects of one of these CRDs exist."""
     notes: Notes | None = None
+    """Notes of the inventory, None to keep the current notes."""
     known: frozenset[str] | None = None
+    """Digests of ModelReplicas in the state of the fleet. A cluster with another digest is newer than the state, and
+    the run removes no replica from it."""
     pending_api_groups: frozenset[str] = frozenset()
+    """API groups that another tool is about to install. In check mode, their kinds count as new kinds."""
     progress: Progress = unseen
+    """Receives the waits."""
     locked: Callable[[], AbstractContextManager[None]] | None = None
+    """Context for writing and removing objects. Earlier reads are repeated in it. It ends before this run waits for
+    ready objects."""
 
 
 @dataclass(frozen=True)
@@ -94,18 +96,19 @@ class Applied:
 
     @property
     def ready(self) -> bool:
-        """Return whether no object failed, and no checked object is unready."""
+        """Return True if no object failed, and no checked object is unready."""
         return not self.failed and all(result.ready is not False for result in self.results)
 
 
 def apply(client: Client, desired: Sequence[Object], options: Options) -> Applied:
-    """Apply the desired objects to one API server, and prune others. Raises ApiError when the server as a whole cannot
-    be worked with; what is wrong with one object is in its result."""
+    """Apply the desired objects to one API server, and prune others. Raise ApiError if the API server is unavailable.
+
+    The result of an object contains its own error."""
     return Prepared(client, desired, options).apply()
 
 
 class Prepared:
-    """Comparison of the desired objects with one API server, which was read. Raises ApiError, and DecisionError."""
+    """Comparison of the desired objects with the state of one API server. Raise ApiError and DecisionError."""
 
     def __init__(self, client: Client, desired: Sequence[Object], options: Options) -> None:
         self._client, self._options = client, options
@@ -141,7 +144,7 @@ class Prepared:
 
 
 def _complete(desired: Iterable[Object]) -> dict[Key, Object]:
-    """Return the distinct objects in order, with our label. Adds the inventory namespace if there are objects."""
+    """Return the distinct objects in order, with the fleet label. Add the inventory namespace if there are objects."""
     objects: dict[Key, Object] = {}
     for value in desired:
         metadata = fields(value, "metadata")
@@ -185,8 +188,7 @@ class _Run:
 
     @property
     def differs(self) -> bool:
-        """Return whether an object or the inventory differs from the desired state. Objects that `note_kept` has noted
-        do not count."""
+        """Return True if an object or the inventory differs from the desired state, except objects of `note_kept`."""
         return self.plan.has_changes(self._kept) or self._has_other_notes()
 
     def _has_other_notes(self) -> bool:
@@ -194,8 +196,10 @@ class _Run:
         return self._options.notes not in (None, store.notes) and bool(self._comparison.desired or store.own)
 
     def _note_deletions(self) -> None:
-        """Add notes about objects that have been terminating for long. In check mode, also add notes about all desired
-        objects that are being deleted; without check mode, their results contain the message."""
+        """Add notes about objects that have been terminating for long.
+
+        In check mode, also add notes about all desired objects that are being deleted. Otherwise, their results contain
+        the message."""
         current_time, desired = datetime.now(UTC), self._comparison.desired
         self.notes += [
             f"{key} {deletion(live, current_time)}"
@@ -289,7 +293,7 @@ class _Run:
         ]
 
     def _until_gone(self, results: list[Result]) -> list[Result]:
-        """Wait until deleted objects are gone. A namespace remains until all objects in it are gone."""
+        """Wait until deleted objects no longer exist. A namespace remains until all its objects are deleted."""
         deleted = {result.key: result.api_version for result in results if result.action == "deleted"}
         remaining = wait_gone(self._client, deleted, self._options.wait, self._options.progress)
         return [

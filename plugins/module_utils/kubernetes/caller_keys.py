@@ -2,9 +2,9 @@
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """Secrets with keys of callers on the control cluster.
 
-A write says which version of the Secret it is made of. Where another run wrote in between, the change is made again of
-what that run left, so that no key is lost. A new key is written to its file before it is valid: a run that is killed
-may leave a file with keys that are not valid, and no key that is valid and that no one has.
+A write requires the version of the Secret that it is based on. If another run wrote in between, the change is repeated
+with the result of that run, so that no key is lost. A new key is written to its file before it is valid. A killed run
+might leave a file with invalid keys, but never a valid key without a file.
 """
 
 from __future__ import annotations
@@ -25,31 +25,35 @@ from .errors import AlreadyExists, ApiError, Conflict, NotFound
 
 _SECRET = ("v1", "Secret")
 _SELECTOR = f"{caller_keys.KEYS_LABEL}={caller_keys.KEYS_LABEL_VALUE}"
-# Runs at the same time that write between a read and a write of this one.
+# Maximum number of concurrent writes by other runs between a read and a write of this run.
 _ATTEMPTS = 20
 _OVERTAKEN = (AlreadyExists, Conflict, NotFound)
-# HTTP statuses with which a server says that nothing was written, and from which on it does not know.
+# HTTP statuses: from the first, the server wrote nothing. From the second, the result is unknown.
 _REFUSED, _FAILED = 400, 500
 
 
 @dataclass(frozen=True)
 class Done:
-    """Outcome. `before`, `after`: the Secret, None where it was not or is not there; `everything`: all Secrets with
-    keys afterwards. `keys`: new keys by caller, empty in check mode."""
+    """Result of a change."""
 
     change: Change
     before: Object | None
+    """Secret before the change, None if it did not exist."""
     after: Object | None
+    """Secret after the change, None if it does not exist."""
     everything: tuple[Object, ...]
+    """All Secrets with keys after the change."""
     keys: Mapping[str, str]
+    """New keys by caller, empty in check mode."""
 
 
 def ensure(
     control: Client, name: str, request: Request, labels: Mapping[str, str], *, check_mode: bool, path: str = ""
 ) -> Done:
-    """Change the keys in the Secret `name`, and write new ones to the file `path`, which must not exist, in a folder
-    that does. Raises ApiError and KeysError, also for a Secret that is not ours, and for callers whose keys are in
-    another one."""
+    """Change the keys in the Secret `name`, and write new keys to the file `path`. Raise ApiError and KeysError.
+
+    The file must not exist, and its directory must exist. The errors include a Secret that the fleet did not create,
+    and callers with keys in another Secret."""
     fresh = {
         caller: caller_keys.KEY_PREFIX + secrets.token_urlsafe(caller_keys.KEY_BYTES) for caller in request.callers
     }
@@ -77,7 +81,7 @@ def ensure(
 
 
 def _read(control: Client, name: str) -> tuple[Object | None, list[Object]]:
-    """Return the Secret of this name, and all others with keys."""
+    """Return the Secret with this name, and all other Secrets with keys."""
     listing = control.list(*_SECRET, namespace=SYSTEM_NAMESPACE, labels=_SELECTOR).items
     key_secrets = {text(secret, "metadata", "name"): secret for secret in listing if caller_keys.is_ours(secret)}
     live = key_secrets.pop(name, None) or control.get(*_SECRET, name, SYSTEM_NAMESPACE)
@@ -90,7 +94,7 @@ def _read(control: Client, name: str) -> tuple[Object | None, list[Object]]:
 
 
 def _check_place(request: Request, other_secrets: list[Object]) -> None:
-    """Raise KeysError for callers whose keys are in another Secret, of which gateways would accept one only."""
+    """Raise KeysError for callers with a key in another Secret, because gateways would accept only one key."""
     secret_names = {
         caller: text(secret, "metadata", "name")
         for secret in other_secrets
@@ -121,8 +125,10 @@ def _sorted(secret_object: Object | None, other_secrets: list[Object]) -> tuple[
 
 @contextlib.contextmanager
 def _kept(path: str, keys: Mapping[str, str]) -> Iterator[None]:
-    """Write keys to a new file that only the user can read. It is deleted where the server refuses what the block
-    sends, and stays where no one knows what became of that."""
+    """Write keys to a new file that only the user can read.
+
+    The file is deleted if the server rejects the request in the block. It is kept if the result of the request is
+    unknown."""
     if not path or not keys:
         yield
         return
@@ -138,7 +144,7 @@ def _kept(path: str, keys: Mapping[str, str]) -> Iterator[None]:
 
 
 def _check_file(path: str) -> None:
-    """Raise KeysError where no new file can be made, which check mode says as well."""
+    """Raise KeysError if no new file can be created, also in check mode."""
     folder = os.path.dirname(os.path.abspath(path))
     if os.path.lexists(path):
         raise KeysError(f"{path} exists, and may have keys that no one else has: name a new file")

@@ -21,14 +21,14 @@ from .requester import WRITES, Call, Requester
 from .target import Target
 from .transport import LARGEST_ANSWER, Answer
 
-# Of the timeout of a request, what all pages of a list may take.
+# Maximum time for all pages of a list, as a multiple of the timeout of a request.
 _LIST_TIMES = 10
-# And of the largest answer, what they may have in all.
+# Maximum size of all pages of a list, as a multiple of the largest response.
 _LIST_ANSWERS = 8
 # Limit of consecutive pages without objects. Servers can send empty pages if few objects match the selectors.
 _MOST_EMPTY = 100
 _PAGE = 500
-# A Secret may have 1 MiB, and releases of Helm have much of it: a page has to stay below the largest answer.
+# A Secret can have 1 MiB, and Secrets of Helm releases are large. A page must be smaller than the largest response.
 _PAGE_OF_SECRETS = 50
 _NO_API_SERVER = "Is this the address of an API server, or is there a proxy in between that changes answers?"
 Query = dict[str, str]
@@ -43,9 +43,9 @@ class Listing:
 
 
 class Client:
-    """One API server. Safe for several threads; close() when done (or use it in a with statement).
+    """Client of one API server. Thread-safe. Close it after use, or use it as a context manager.
 
-    `name` is that of the cluster, for messages.
+    `name`: name of the cluster, for messages.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Client:
 
     @property
     def server(self) -> str:
-        """The server's URL; empty as long as it is not known."""
+        """Return the URL of the server, or "" until it is known."""
         return self._requester.server
 
     @property
@@ -90,13 +90,13 @@ class Client:
         return self
 
     def __exit__(self, _type: object, error: BaseException | None, _trace: object) -> None:
-        """Raise Unexpected in place of what an answer of another shape than an API server's led to."""
+        """Replace errors because of malformed responses by Unexpected."""
         self.close()
         if isinstance(error, UNEXPECTED):
             raise unexpected(error, self.name) from error
 
     def close(self) -> None:
-        """Close the connections. A request after it opens new ones."""
+        """Close the connections. A later request opens new connections."""
         self._requester.close()
 
     def answer_within(self, seconds: float) -> None:
@@ -104,7 +104,7 @@ class Client:
         self._requester.timeout = min(self._requester.timeout, seconds)
 
     def write_until(self, lost: Callable[[], bool]) -> None:
-        """Raise LockLost in place of every further write once `lost` says so."""
+        """Raise LockLost for every further write after `lost` returns True."""
         self._requester.lost = lost
 
     def target(self) -> Target:
@@ -126,7 +126,7 @@ class Client:
         return (int(numbers[0]), int(numbers[1])), str(answer.get("gitVersion") or "")
 
     def resource(self, api_version: str, kind: str) -> ResourceType:
-        """Return the type that the server serves; raises NotServed."""
+        """Return the type of a served kind. Raise NotServed."""
         resource_type = self._found(api_version, kind)
         if resource_type is None:
             self._not_served(api_version, kind)
@@ -137,7 +137,7 @@ class Client:
         return self._found(api_version, kind) is not None
 
     def content_types(self) -> builtins.list[ResourceType]:
-        """Return the types of namespaced objects that can be listed and deleted, in one version each. Raises ApiError
+        """Return the types of namespaced objects that can be listed and deleted, in one version each. Raise ApiError
         if an API group does not respond."""
         groups = self._requester.json(Call("discovery", "GET", "/apis", "find out what is served", {}))
         versions = ["v1"]
@@ -154,14 +154,14 @@ class Client:
         return builtins.list(types.values())
 
     def forget_discovery(self) -> None:
-        """Forget what is served, for instance after CRDs were installed."""
+        """Forget the discovered kinds, for example after the installation of CRDs."""
         with self._requester.lock:
             self._discover().forget()
 
     # Reading
 
     def get(self, api_version: str, kind: str, name: str, namespace: str = "") -> Object | None:
-        """The object; None when there is none, or the kind is not served."""
+        """Return the object, or None if it does not exist or its kind is not served."""
         resource = self._found(api_version, kind)
         if resource is None:
             return None
@@ -173,7 +173,7 @@ class Client:
             return None
 
     def _object(self, answer: object, action: str) -> dict[str, Any]:
-        """Return the response of the server as an object. Raises Unreachable for other content."""
+        """Return the response of the server as an object. Raise Unreachable for other content."""
         try:
             checked_object: dict[str, Any] = with_metadata(answer)
         except NoObjectError as error:
@@ -182,7 +182,7 @@ class Client:
         return checked_object
 
     def list(self, api_version: str, kind: str, *, namespace: str = "", labels: str = "", fields: str = "") -> Listing:
-        """All objects of the kind (in the namespace, or in all), in pages; raises NotServed."""
+        """Return all objects of a kind, in one namespace or all namespaces, in pages. Raise NotServed."""
         resource = self.resource(api_version, kind)
         try:
             return self._pages(resource, namespace, labels, fields)
@@ -194,7 +194,7 @@ class Client:
             return self._pages(again, namespace, labels, fields)
 
     def fetch(self, path: str, query: Query, action: str) -> bytes:
-        """The answer to a GET as it is, for libraries that read it themselves. `action`: words for messages."""
+        """Return the unparsed response to a GET request, for libraries with their own parser. `action`: verb phrase."""
         call = Call("get", "GET", path, action, query)
         answer, _unsure = self._requester.answer(call)
         self._requester.check(call, answer)
@@ -211,10 +211,10 @@ class Client:
         resource_version: str = "",
         timeout: float,
     ) -> Iterator[tuple[str, Object]]:
-        """(ADDED, MODIFIED or DELETED, object) until `timeout` seconds are over.
+        """Yield (ADDED, MODIFIED, or DELETED, object) for `timeout` seconds.
 
-        Without `resource_version`, what is there comes first, as ADDED. A stream that is cut goes on where it was.
-        Raises Gone when it cannot, because the server has forgotten that long ago: list again.
+        Without `resource_version`, existing objects are yielded first, as ADDED. An aborted stream continues at its
+        last event. Raise Gone if the server no longer has this event. The caller must list again.
         """
         deadline = time.monotonic() + timeout
         if not resource_version:
@@ -257,9 +257,9 @@ class Client:
         subresource: str = "",
         validation: str = "Strict",
     ) -> Object:
-        """Server-side apply (KEP-555); the object as it is afterwards. Raises Conflict with the other managers.
+        """Apply an object server-side (KEP-555). Return the applied object. Raise Conflict with the other managers.
 
-        `validation`: Strict, Warn or Ignore, for fields that the server does not know.
+        `validation`: Strict, Warn, or Ignore, for unknown fields.
         """
         query = {"fieldManager": manager, "force": str(force).lower(), "fieldValidation": validation}
         return self._on_object(
@@ -267,12 +267,14 @@ class Client:
         )
 
     def create(self, obj: Object, *, dry_run: bool = False) -> Object:
-        """Create; raises AlreadyExists. One that was lost on the way counts as ours if it is just what was sent."""
+        """Create an object. Raise AlreadyExists.
+
+        If a response was lost, an existing object counts as created if it is equal to the sent object."""
         query = {"fieldManager": FIELD_MANAGER, "fieldValidation": "Strict"}
         return self._on_object("create", "POST", obj, query, dry_run, "")
 
     def replace(self, obj: Object, *, subresource: str = "") -> Object:
-        """Optimistic PUT: raises Conflict when the object is no longer at its metadata.resourceVersion."""
+        """Replace an object with an optimistic PUT. Raise Conflict if its metadata.resourceVersion is outdated."""
         return self._on_object("replace", "PUT", obj, {"fieldManager": FIELD_MANAGER}, False, subresource)
 
     def delete(
@@ -286,7 +288,7 @@ class Client:
         propagation: str = "Background",
         dry_run: bool = False,
     ) -> bool:
-        """Delete; False: it was not there. With `uid`, only that very object is deleted, another one is a Conflict."""
+        """Delete an object. Return False if it did not exist. Raise Conflict if its UID is not `uid`."""
         resource = self._found(api_version, kind)
         if resource is None:
             return False
@@ -312,7 +314,7 @@ class Client:
         return True
 
     def token(self, name: str, namespace: str, seconds: int) -> str:
-        """A new token of a ServiceAccount, for about this long; the server may shorten it."""
+        """Return a new token of a ServiceAccount with this approximate lifetime. The server can shorten it."""
         path = self.resource("v1", "ServiceAccount").path(namespace, name, "token")
         body = {
             "apiVersion": "authentication.k8s.io/v1",
@@ -323,8 +325,10 @@ class Client:
         return text(self._requester.json(call), "status", "token")
 
     def allowed(self, kind: str, spec: Object) -> bool:
-        """Return True if an action is allowed: the `spec` of a review (authorization.k8s.io/v1), whose `kind` is
-        SelfSubjectAccessReview or SubjectAccessReview. Nothing is stored."""
+        """Return True if an action is allowed. Nothing is stored.
+
+        `kind`: SelfSubjectAccessReview or SubjectAccessReview. `spec`: `spec` of this review (authorization.k8s.io/v1).
+        """
         api_version = "authorization.k8s.io/v1"
         path = self.resource(api_version, kind).path()
         body = {"apiVersion": api_version, "kind": kind, "spec": spec}
@@ -347,8 +351,9 @@ class Client:
     def ask_service(
         self, name: str, namespace: str, port: str, path: str, body: Object, *, codes: Collection[int]
     ) -> Object:
-        """Post a document to a port of a Service, by the API server's proxy, once; the JSON object that it answers with
-        any of these codes. Raises ApiError."""
+        """Post a document to a port of a Service through the API server's proxy, without retries. Raise ApiError.
+
+        Return the JSON object of a response with one of these codes."""
         where = f"{self.resource('v1', 'Service').path(namespace, f'{name}:{port}', 'proxy')}/{path}"
         call = Call("ask", "POST", where, f"ask Service {namespace}/{name}", {}, body, once=True)
         answer, _unsure = self._requester.answer(call)
@@ -402,7 +407,7 @@ class Client:
     def _once_more(
         self, call: Call, resource: ResourceType, answer: Answer, where: tuple[str, str, str]
     ) -> tuple[Answer, bool]:
-        """The server does not know the path: what was remembered of it may be old."""
+        """Repeat a request with an unknown path, because the cached discovery might be outdated."""
         with self._requester.lock:
             again = self._discover().again(resource.api_version, resource.kind)
         if again is None:

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Comparison of desired and live objects on one API server, as input of the change plan."""
+"""Comparison of desired and live objects on one API server, as the input of the change plan."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ class Comparison:
         return Refusal(f"cluster {self.client.name} does not serve {kind}: install {component} first")
 
     def _unlabelled_refusal(self, value: Object, live: dict[Key, Object]) -> Refusal | None:
-        """Return the reason why an object without our label cannot be written: it does not exist, or it is not ours."""
+        """Return the reason for an unwritable object without the fleet label: it is missing, or has another owner."""
         key = Key.of(value)
         if key.namespace in self.sender.new_namespaces:
             return None
@@ -224,7 +224,7 @@ class Comparison:
         return None
 
     def _is_of_our_route(self, current: Object) -> bool:
-        """Return whether the AI gateway created an object for an AIGatewayRoute of the fleet, before the fleet did."""
+        """Return True if the AI gateway created an object for an AIGatewayRoute of the fleet, before the fleet did."""
         owners = entries(current, "metadata", "ownerReferences")
         namespace = Key.of(current).namespace
         routes = {(key.namespace, key.name) for key in self.live.objects if key.kind == AI_ROUTE}
@@ -260,7 +260,7 @@ class Comparison:
 
 
 def _is_same_certificate(value: Object, current: Object) -> bool:
-    """Return whether a TLS Secret contains the desired certificate and key. It can contain additional keys."""
+    """Return True if a TLS Secret contains the desired certificate and key. It can contain additional keys."""
     is_secret = Key.of(value)[:2] == SECRET and text(value, "type") == text(current, "type") == TLS_SECRET
     return is_secret and fields(value, "data").items() <= fields(current, "data").items()
 

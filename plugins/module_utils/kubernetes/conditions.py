@@ -29,7 +29,7 @@ FOLLOW_SECONDS = 20.0
 SETTLE_SECONDS = 2.0
 """Wait for proxies after their controller has reported a change. Busy proxies needed 0.1 seconds."""
 READ_SECONDS = 12.0
-"""Wait for the external processors of the AI gateway, which read their configuration every five seconds. Configuration
+"""Wait for the external processors of the AI gateway. They read their configuration every five seconds. Configuration
 in a volume of their pods is one second older."""
 _DEFINITION_SECONDS = 60.0
 _POLL_SECONDS = 0.25
@@ -85,7 +85,8 @@ class Conditions:
     _settled: set[Key] = field(default_factory=set)
 
     def wait(self, waits: Sequence[Wait], results: Mapping[Key, Result]) -> Mapping[str, str]:
-        """Wait for conditions of one kind at the same time. Return the reason of each failed condition by step ID.
+        """Wait for conditions of one kind simultaneously. Return the reasons of failed conditions by step ID.
+
         `results`: results of the previous steps."""
         if isinstance(waits[0].condition, RouteCondition):
             return self._wait_for_routes(waits, results)
@@ -115,7 +116,7 @@ class Conditions:
             self.client.forget_discovery()
 
     def _foreign_content(self, namespace: str, removed: Collection[Key]) -> str:
-        """Return the objects in a namespace that this run does not delete, as text; "" if there are none.
+        """Return the objects in a namespace that this run does not delete, as text, or "" without such objects.
 
         Kinds that the run is not permitted to list are skipped, except the kinds in `_CONTENT`."""
         keys = []
@@ -150,7 +151,7 @@ class Conditions:
         return [str(Key.of(value)) for value in items if _is_foreign(value, removed)]
 
     def _objects_of(self, definitions: Iterable[Object], removed: Collection[Key]) -> str:
-        """Return the custom resources of the definitions that this run does not delete, as text; "" without any."""
+        """Return the custom resources of the CRDs that this run does not delete, as text, or "" without any."""
         keys = []
         for definition in definitions:
             version = next(entry["name"] for entry in entries(definition, "spec", "versions") if entry.get("storage"))
@@ -232,7 +233,7 @@ def _is_content(resource_type: ResourceType) -> bool:
 
 
 def _is_foreign(value: Object, removed: Collection[Key]) -> bool:
-    """Return whether an object prevents the deletion of its namespace. Objects with an owner do not."""
+    """Return True if an object prevents the deletion of its namespace. Objects with an owner do not."""
     key = Key.of(value)
     is_standard = (key.kind, key.name) in _STANDARD or (
         (key.kind == "Secret" and text(value, "type") in _STANDARD_SECRETS)

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Connections: the settings of one, and the client that they lead to."""
+"""Settings of connections, and the clients for them."""
 
 from __future__ import annotations
 
@@ -32,17 +32,13 @@ class SecretRef:
 
 @dataclass(frozen=True)
 class Connection:
-    """Settings of the connection to one cluster: exactly one of kubeconfig, kubeconfig_text, secret, login, server.
-
-    A `context` alone is one of the kubeconfig that kubectl would use; `standard` means all that kubectl does without
-    arguments: $KUBECONFIG, ~/.kube/config, the pod's service account. `timeout` (seconds) bounds one request;
-    `retries` is how often one that may be repeated is. `answer_limit`: MiB of one answer.
-    """
+    """Settings of the connection to one cluster: exactly one of kubeconfig, kubeconfig_text, secret, login, server."""
 
     name: str
     kubeconfig: str = ""
     kubeconfig_text: str = field(default="", repr=False)
     context: str = ""
+    """Context. Without other settings, a context of the default kubeconfig of kubectl."""
     secret: SecretRef | None = None
     login: Login | None = None
     server: str = ""
@@ -53,10 +49,14 @@ class Connection:
     tls_server_name: str = ""
     verify: bool = True
     timeout: float = 30.0
+    """Timeout of a request, in seconds."""
     retries: int = 5
+    """Number of retries of a request that can be retried."""
     answer_limit: int = 64
+    """Maximum size of a response, in MiB."""
     impersonate: str = ""
     standard: bool = False
+    """Connect like kubectl without arguments: $KUBECONFIG, ~/.kube/config, or the service account of the pod."""
 
 
 # The service account of a pod (Kubernetes, "Accessing the Kubernetes API from a Pod").
@@ -65,10 +65,10 @@ _HINT = f"Give one of kubeconfig, kubeconfig_text, secret, {', '.join(LOGINS)}, 
 
 
 def connect(connection: Connection, control: Client | None = None, *, write_cache: bool = True) -> Client:
-    """A client for the cluster; what needs the network is resolved with the first request.
+    """Return a client for the cluster. Values that require the network are resolved with the first request.
 
-    `control`: the client of the control cluster, for kubeconfigs in Secrets. `write_cache`: False in check mode.
-    Raises ConnectionInvalid for what is wrong with the connection itself, the files that it names included.
+    `control`: the client of the control cluster, for kubeconfigs in Secrets. `write_cache`: False in check mode. Raise
+    ConnectionInvalid for errors of the connection itself, including its files.
     """
     resolve = _Resolver(connection, control)
     try:
@@ -87,7 +87,7 @@ def connect(connection: Connection, control: Client | None = None, *, write_cach
 
 
 class _Resolver:
-    """Finds the target of a connection, again with every call but for what was prepared."""
+    """Resolver of the target of a connection. It repeats all steps except the prepared steps for each call."""
 
     def __init__(self, connection: Connection, control: Client | None) -> None:
         self._connection = connection
@@ -95,7 +95,9 @@ class _Resolver:
         self._prepared: Target | None = None
 
     def prepare(self) -> str:
-        """Resolve what needs no network; return the server, empty where that needs it. Raises AccessError."""
+        """Resolve all values that require no network, and return the server, or "" if the server requires the network.
+
+        Raise AccessError."""
         connection = self._connection
         _check_sources(connection)
         if connection.secret is not None and self._control is None:
@@ -165,7 +167,9 @@ class _Resolver:
 
 
 def _check_sources(connection: Connection) -> None:
-    """Exactly one way; `server` along with a login says where the cluster is, so that no API of a cloud is asked."""
+    """Raise AccessError unless the connection has exactly one source.
+
+    `server` with a login is the URL of the cluster, so that no request to the API of a cloud is necessary."""
     sources = {
         "kubeconfig": connection.kubeconfig,
         "kubeconfig_text": connection.kubeconfig_text,
@@ -200,7 +204,7 @@ def _authority(connection: Connection) -> str:
 
 
 def _user(name: str) -> str:
-    """A name that can be in a header."""
+    """Return the user name to impersonate. Raise AccessError if a header cannot contain it."""
     if not name.isascii() or not name.isprintable():
         raise AccessError("impersonate has characters that cannot be sent")
     return name
@@ -212,7 +216,7 @@ def _in_cloud(login: Login, server: str) -> Target:
 
 
 def _standard(context: str) -> Target:
-    """Return the target of kubectl without arguments: its kubeconfig files, else the service account of this pod."""
+    """Return the target of kubectl without arguments: its kubeconfig files, or the service account of this pod."""
     files = kubeconfig.standard_files()
     if files:
         return kubeconfig.load([kubeconfig.read_file(path) for path in files], context)

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from ..core.secrets import ENCRYPTED, is_encrypted
 
-# A token is renewed when this much of its life is left: a request with it has to arrive.
+# Remaining seconds for the renewal of a token, because a request with the token must arrive before it expires.
 _MARGIN = 60.0
 _FILE_REREAD = 60.0
 
@@ -22,7 +22,7 @@ _FILE_REREAD = 60.0
 class AccessError(Exception):
     """The settings of a connection are invalid, or there are no credentials.
 
-    The text says what is wrong, `hint` what to do; neither holds a secret.
+    The text contains the problem, and `hint` the fix. Neither contains a secret.
     """
 
     def __init__(self, message: str, hint: str = "") -> None:
@@ -52,20 +52,20 @@ Mint = Callable[[str], Grant]
 
 
 class Credentials(Protocol):
-    """Authentication of the requests of one client. Every method may raise AccessError."""
+    """Authentication of the requests of one client. Every method can raise AccessError."""
 
     def authorization(self) -> str:
-        """The value of the Authorization header; empty for none."""
+        """Return the value of the Authorization header, or "" without one."""
 
     def certificate(self) -> ClientCertificate | None:
-        """The client certificate to use from now on."""
+        """Return the current client certificate."""
 
     def renew(self) -> bool:
-        """The server refused them: whether others could be had."""
+        """Renew credentials that the server rejected. Return True if new credentials are available."""
 
 
 def bearer(token: str) -> str:
-    """The Authorization header of a token; raises AccessError for what cannot be in a header."""
+    """Return the Authorization header of a token. Raise AccessError for characters that a header cannot contain."""
     token = token.strip()
     if not token:
         return ""
@@ -75,13 +75,13 @@ def bearer(token: str) -> str:
 
 
 def basic(user: str, password: str) -> str:
-    """The Authorization header of a user and password (RFC 7617)."""
+    """Return the Authorization header of a user and password (RFC 7617)."""
     return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode("ascii")
 
 
 @dataclass(frozen=True)
 class Fixed:
-    """Credentials that stay as they are."""
+    """Credentials that never change."""
 
     header: str = field(default="", repr=False)
     client_certificate: ClientCertificate | None = None
@@ -97,7 +97,7 @@ class Fixed:
 
 
 class TokenFile:
-    """A token in a file that another program renews, such as a service account's; read again once a minute."""
+    """Token in a file that another program renews, such as a service account token. The file is read once a minute."""
 
     def __init__(self, path: Path, client_certificate: ClientCertificate | None = None) -> None:
         self._path = path
@@ -130,7 +130,7 @@ class TokenFile:
 
 
 class Minted:
-    """Credentials that a function makes, again shortly before they expire. Safe for several threads."""
+    """Credentials from a function that is called again shortly before they expire. Thread-safe."""
 
     def __init__(self, mint: Mint, client_certificate: ClientCertificate | None = None) -> None:
         self._mint = mint

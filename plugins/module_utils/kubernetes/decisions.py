@@ -1,10 +1,10 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The newest decision of a fleet on its control cluster: ConfigMaps in the namespace modelplane-system.
+"""Newest decision of a fleet on its control cluster: ConfigMaps in the namespace modelplane-system.
 
 `modelplane-decision-<fleet>` is the head, `modelplane-decision-<fleet>.index` the index, and
-`modelplane-decision-<fleet>.<part>.<cluster>` a part of what a cluster should have. Parts are written first and the
-head last. Who publishes holds the lock of the fleet.
+`modelplane-decision-<fleet>.<part>.<cluster>` a part of the desired state of a cluster. Parts are written first and the
+head last. The publishing run holds the lock of the fleet.
 """
 
 from __future__ import annotations
@@ -45,23 +45,26 @@ AGAIN = "Run the playbook decide again"
 
 @dataclass(frozen=True)
 class Comparison:
-    """Comparison of the desired state of clusters with the newest decision: its head and index, the index as it should
-    be, and the parts of clusters that are to be written, as they differ or cannot be read."""
+    """Comparison of the desired state of clusters with the newest decision."""
 
     head: Head | None
+    """Head of the newest decision."""
     before: Index
+    """Index of the newest decision."""
     desired: Index
+    """Desired index."""
     parts: Mapping[str, tuple[bytes, ...]]
+    """Parts to write by cluster, because they differ or are unreadable."""
 
     @property
     def is_same(self) -> bool:
-        """Return whether this is the newest decision."""
+        """Return True if this is the newest decision."""
         same = self.before == self.desired and not self.parts
         return self.head is not None and not self.head.whole and same
 
     @property
     def changed(self) -> list[str]:
-        """Return the clusters for which something else was decided."""
+        """Return the clusters with a changed decision."""
         return sorted({*self.parts, *(name for name in self.before if name not in self.desired)})
 
 
@@ -72,14 +75,14 @@ class Decisions:
         self._client, self._fleet, self._forks = client, fleet, forks
 
     def head(self) -> Head | None:
-        """Read the head; None where nothing was published. Raises DecisionError."""
+        """Return the head, or None if no decision was published. Raise DecisionError."""
         config_map = self._get(self._name())
         return self._head(config_map) if config_map else None
 
     def newest(self, generation: int = 0) -> Head:
-        """Read the head of the decision that others may apply now. `generation`: it has to be this one, 0 for any.
+        """Return the head of the decision that other runs can apply now. Raise DecisionError.
 
-        Raises DecisionError.
+        `generation`: required generation, 0 for any.
         """
         head = self.head()
         if head is None:
@@ -94,21 +97,21 @@ class Decisions:
         return head
 
     def check(self, head: Head) -> None:
-        """Raise DecisionError if a decision that was read is no longer the newest, or not for others to apply."""
+        """Raise DecisionError if a decision is no longer the newest decision, or other runs must not apply it."""
         newest_head = self.newest(head.generation)
         if newest_head != head:
             # Generations restart at 1 if all decisions were deleted, so heads are compared instead of generations.
             raise self._replaced(head.generation, newest_head)
 
     def index(self, head: Head) -> dict[str, Entry]:
-        """Read the index of a decision. Raises DecisionError."""
+        """Read the index of a decision. Raise DecisionError."""
         try:
             return unpacked_index(head.index, [self._content(self._name(_INDEX))])
         except DecisionError as error:
             raise DecisionError(f"decision {head.generation} cannot be read: {error}. {AGAIN}") from error
 
     def desired_state(self, index: Index, cluster: str) -> DesiredState:
-        """Read the desired state of a cluster. Raises DecisionError."""
+        """Read the desired state of a cluster. Raise DecisionError."""
         if cluster not in index:
             raise DecisionError(
                 f"the decision has no cluster {cluster}, so nothing is applied there or removed: check the name, and "
@@ -121,15 +124,15 @@ class Decisions:
             raise DecisionError(f"what was decided for cluster {cluster} cannot be read: {error}. {AGAIN}") from error
 
     def compare(self, made: Mapping[str, Packed], others: Iterable[str]) -> Comparison:
-        """Compare what clusters should have with the newest decision. Raises DecisionError.
+        """Compare the desired state of clusters with the newest decision. Raise DecisionError.
 
-        Of `others`, clusters that the run did not reach, what was decided before stays, unless another run applied
-        something else to clusters by itself since then.
+        `others`: clusters that the run did not reach. Their previous decision is kept, unless another run has applied
+        other objects to clusters without a decision since then.
         """
         head = self.head()
         published: dict[str, Entry] = {}
         if head is not None:
-            # After a run that was killed meanwhile, every part is written again.
+            # If the publishing run was killed, every part is written again.
             with contextlib.suppress(DecisionError):
                 published = self.index(head)
         unreached = {name: published[name] for name in others if name in published and not (head and head.whole)}
@@ -145,12 +148,12 @@ class Decisions:
         )
 
     def _intact(self, expected: Mapping[str, tuple[bytes, ...]], index: Index) -> set[str]:
-        """Return the clusters whose parts are as they are expected to be: those of another may be of a run that was
-        killed before it wrote the index."""
+        """Return the clusters with unchanged parts. Other parts might belong to a run that was killed before the
+        index."""
 
         def is_intact(name: str) -> bool:
             try:
-                # Another version of zlib compresses otherwise.
+                # Other versions of zlib might compress to other bytes.
                 return tuple(self._parts(name, index[name])) == expected[name] or bool(self.desired_state(index, name))
             except DecisionError:
                 return False
@@ -159,8 +162,9 @@ class Decisions:
         return {name for name, intact in self._succeeded(outcomes).items() if intact}
 
     def publish(self, compared: Comparison, holder: str, at: str) -> Head:
-        """Publish a decision, and return its head: the newest one if that is the same. `holder`: the run. `at`: the
-        time (RFC 3339)."""
+        """Publish a changed decision, and return the head of the newest decision.
+
+        `holder`: the run. `at`: the time (RFC 3339)."""
         if compared.head is not None and compared.is_same:
             return compared.head
         self._write_all(
@@ -181,8 +185,9 @@ class Decisions:
         return new
 
     def supersede(self, holder: str, at: str) -> bool:
-        """Keep others from applying the newest decision, as a run works on all clusters by itself; False where none
-        was published."""
+        """Prevent other runs from applying the newest decision, because this run applies to all clusters itself.
+
+        Return False if no decision was published."""
         head = self.head()
         if head is None:
             return False
@@ -191,7 +196,7 @@ class Decisions:
         return True
 
     def clusters(self) -> list[str]:
-        """Return the clusters of the newest decision. Raises DecisionError."""
+        """Return the clusters of the newest decision. Raise DecisionError."""
         head = self.head()
         return sorted(self.index(head)) if head else []
 
@@ -243,7 +248,7 @@ class Decisions:
 
     @staticmethod
     def _succeeded(found: Mapping[str, T | ApiError]) -> dict[str, T]:
-        """Return results of which none is an error, or raise the first one."""
+        """Return the results if none of them is an error. Raise the first error otherwise."""
         results = {}
         for name, outcome in found.items():
             if isinstance(outcome, ApiError):

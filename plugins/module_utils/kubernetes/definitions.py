@@ -14,8 +14,10 @@ from .observe import listed
 
 
 def described(client: Client, groups: Collection[str], desired: Collection[str]) -> dict[str, dict[str, Any]]:
-    """Return the CRDs with these groups or names: `group`, `kind`, `managed_by` (the label) and `objects`, which
-    is -1 where no version is served and they cannot be counted. Raises ApiError."""
+    """Return the CRDs with these groups or names, by name. Raise ApiError.
+
+    Each CRD has `group`, `kind`, `managed_by` (the label), and `objects`. `objects` is the number of objects, or -1 if
+    no version is served."""
     definitions = {}
     for value in client.list("apiextensions.k8s.io/v1", "CustomResourceDefinition").items:
         name, group = text(value, "metadata", "name"), text(value, "spec", "group")

@@ -27,7 +27,7 @@ Served = dict[str, "ResourceType"]
 
 @dataclass(frozen=True)
 class ResourceType:
-    """Type of a kind, as the server serves it."""
+    """Type of a kind that the server serves."""
 
     api_version: str
     kind: str
@@ -37,7 +37,7 @@ class ResourceType:
     subresources: frozenset[str] = frozenset()
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
-        """The path of the collection, or of an object in it."""
+        """Return the path of the collection, or of an object in it."""
         segments = ["/apis" if "/" in self.api_version else "/api", self.api_version]
         if self.namespaced and namespace:
             segments += ["namespaces", quote(namespace, safe="")]
@@ -45,12 +45,12 @@ class ResourceType:
 
 
 def group_path(api_version: str) -> str:
-    """Path of the list of what is served of a group and version."""
+    """Return the discovery path of a group and version."""
     return f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
 
 
 def parse(api_version: str, answer: Mapping[str, Any]) -> Served:
-    """The kinds of an APIResourceList (meta/v1). What is not shaped like one is left out."""
+    """Return the kinds of an APIResourceList (meta/v1). Malformed entries are left out."""
     resource_types: Served = {}
     subresources: dict[str, set[str]] = {}
     entries = answer.get("resources")
@@ -83,7 +83,9 @@ def parse(api_version: str, answer: Mapping[str, Any]) -> Served:
 
 
 class Discovery:
-    """Kinds that one server serves. `ask`: the APIResourceList of a group and version, None where it is not served."""
+    """Discovery of the kinds that one server serves.
+
+    `ask`: function that returns the APIResourceList of a group and version, or None if it is not served."""
 
     def __init__(self, ask: Callable[[str], Mapping[str, Any] | None], cache: Cache | None = None) -> None:
         self._ask = ask
@@ -92,7 +94,7 @@ class Discovery:
         self._remembered: dict[str, Served] | None = None
 
     def find(self, api_version: str, kind: str) -> ResourceType | None:
-        """The kind. What was remembered is never believed to be all there is: what is missing there is asked for."""
+        """Return the type of a kind, or None if it is not served. Uncached kinds are requested from the server."""
         if api_version not in self._asked:
             remembered = self._from_cache().get(api_version, {}).get(kind)
             if remembered is not None:
@@ -107,13 +109,13 @@ class Discovery:
         return list(self._asked[api_version].values())
 
     def again(self, api_version: str, kind: str) -> ResourceType | None:
-        """Return the kind as the server has it now, after it did not know the cached one."""
+        """Return the current type of a kind after the server rejected the cached type."""
         if api_version not in self._asked:
             self._fetch(api_version)
         return self._asked[api_version].get(kind)
 
     def forget(self) -> None:
-        """Forget all answers, those on disk included."""
+        """Forget all discovered kinds, including the kinds on disk."""
         self._asked, self._remembered = {}, {}
 
     def _fetch(self, api_version: str) -> None:
@@ -130,7 +132,7 @@ class Discovery:
 
 
 class Cache:
-    """A file of our own per server. One that is broken counts as empty, and what fails goes on without it."""
+    """Discovery cache file of a server. A broken file counts as empty, and file errors are ignored."""
 
     def __init__(self, server: str, ca: str, *, write: bool) -> None:
         key = hashlib.sha256(f"{server}\n{ca}".encode()).hexdigest()[:40]
@@ -144,7 +146,7 @@ class Cache:
         return {api_version: parse(api_version, entry) for api_version, entry in self._read().items()}
 
     def save(self, api_version: str, served: Served) -> None:
-        """Remember what is served; nothing served is not remembered."""
+        """Cache the served kinds of a group and version. An empty list is not cached."""
         if not self._write or not self._folder_is_ours(make=True):
             return
         entries = self._read()
@@ -174,7 +176,7 @@ class Cache:
         }
 
     def _folder_is_ours(self, *, make: bool) -> bool:
-        """Return True if no other user can write there."""
+        """Return True if no other user can write to the cache directory."""
         try:
             if make:
                 self._folder.parent.parent.mkdir(parents=True, exist_ok=True)

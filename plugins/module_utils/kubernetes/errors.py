@@ -33,11 +33,10 @@ CONTROL = "control"
 
 
 class ApiError(Exception):
-    """A request that failed, or a connection that could not be made.
+    """Failed request or connection. `str()` is one sentence with all fields.
 
-    `code`: the HTTP status, 0 where the server did not answer. `reason`: the server's word for it (`Conflict`).
-    `message`: what the server said. `cluster`: name of the cluster. `action`: what was being done on which object.
-    `hint`: what to do about it. `str()` is all of it in one sentence.
+    `code`: the HTTP status, 0 without a response. `reason`: the reason of the server (`Conflict`). `message`: the
+    message of the server. `cluster`: name of the cluster. `action`: action and its object. `hint`: the fix.
     """
 
     hint = ""
@@ -45,7 +44,7 @@ class ApiError(Exception):
     def __init__(
         self, message: str, *, cluster: str, action: str = "", code: int = 0, reason: str = "", hint: str = ""
     ) -> None:
-        # Servers and what they run write these texts, and terminals show them.
+        # Servers and their extensions write these untrusted texts, and terminals show them.
         message = shown(message, keep="\n")
         super().__init__(message)
         self.message = message
@@ -91,7 +90,7 @@ class NotServed(ApiError):
 
 
 class NotFound(ApiError):
-    """404 of an object that had to be there, or of its namespace."""
+    """Response 404 for a required object, or for its namespace."""
 
 
 class AlreadyExists(ApiError):
@@ -99,7 +98,7 @@ class AlreadyExists(ApiError):
 
 
 class Conflict(ApiError):
-    """409: another field manager owns fields (`managers`), or the object changed meanwhile (no managers)."""
+    """Response 409: another field manager owns fields (`managers`), or the object was changed (no managers)."""
 
     def __init__(self, message: str, *, managers: tuple[tuple[str, str], ...] = (), **details: Any) -> None:
         super().__init__(message, **details)
@@ -115,7 +114,7 @@ class Invalid(ApiError):
 
 
 class Gone(ApiError):
-    """410: the resourceVersion is too old for a watch; list again."""
+    """Response 410: the resourceVersion is too old for a watch. The caller must list again."""
 
 
 class Throttled(ApiError):
@@ -135,25 +134,25 @@ class Unexpected(ApiError):
 
 
 class LockLost(ApiError):
-    """Another run has the lock of the fleet by now, or the server does not say who has it."""
+    """Another run has acquired the lock of the fleet, or the server does not return the lock holder."""
 
     hint = "Another run may be at work on the fleet, so nothing more is changed: run again when it has ended"
 
 
 UNEXPECTED = (ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError)
-"""Errors that answers of another shape than those of an API server lead to where they are read."""
+"""Errors of code that reads malformed responses."""
 
 
 def unexpected(error: BaseException, cluster: str) -> Unexpected:
-    """The error of a cluster over one of UNEXPECTED, with the place in the code."""
+    """Return the error of a cluster for one of UNEXPECTED, with the location in the code."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
     where = f"{os.path.basename(frame.filename)}:{frame.lineno}"
     return Unexpected(f"{type(error).__name__} in {where} over what it answers", cluster=cluster)
 
 
-# What the field manager conflict of a server-side apply says: whose the field is.
+# Owner of the field in the field manager conflict of a server-side apply.
 _MANAGER = re.compile(r'conflict with "(?P<manager>[^"]*)"')
-# What server-side apply says of objects that the type does not fit; the server answers them with 500.
+# Messages of server-side apply for objects of a wrong type. The server responds with 500.
 _UNFIT = re.compile(r"failed to (create typed patch object|convert new object)")
 _UNDECLARED = "field not declared in schema"
 _UNDECLARED_HINT = "The server's version of the kind does not have the field: upgrade what defines it, or leave it out"
@@ -181,14 +180,14 @@ _BY_CODE: dict[int, type[ApiError]] = {
 def from_answer(
     code: int, body: bytes | str | None, *, cluster: str, action: str, hide: Iterable[str] = (), kind: str = ""
 ) -> ApiError:
-    """The error for an answer that is none of 2xx.
+    """Return the error for a response without a 2xx code.
 
-    `hide`: values that the texts must not hold, even when the server repeats them. `kind`: of the object that was sent;
-    of a Secret the server's text is passed on without the values it quotes.
+    `hide`: values that the texts must not contain, even if the server repeats them. `kind`: kind of the sent object.
+    For a Secret, the text of the server is shortened by its quoted values.
     """
     status = parse_status(body)
     hide = tuple(hide)
-    # What the server repeats of an object is in its refusals of that object.
+    # The server repeats parts of an object when it rejects the object.
     quoted = kind == "Secret" and code not in (401, 403, 404, 409)
     reason = hidden(str(status.get("reason") or ""), hide)
     message = hidden(str(status.get("message") or "") or _plain(code, body, hide), hide, quoted=quoted)
@@ -215,12 +214,12 @@ def from_answer(
 
 
 def unfit(code: int, message: str) -> bool:
-    """Return True for a 500 about the object that was sent, which comes again whenever that is sent again."""
+    """Return True for a response 500 because of the sent object. The response is the same for each retry."""
     return code == 500 and _UNFIT.search(message) is not None
 
 
 def parse_status(body: bytes | str | None) -> Mapping[str, Any]:
-    """The metav1.Status in an answer; empty where it is something else."""
+    """Return the metav1.Status in a response, or {} for other responses."""
     try:
         status = json.loads(body or b"{}")
     except (ValueError, RecursionError):
@@ -228,15 +227,15 @@ def parse_status(body: bytes | str | None) -> Mapping[str, Any]:
     return status if isinstance(status, dict) and status.get("kind") == "Status" else {}
 
 
-# How a server writes values into messages: in quotes, in braces (Go's structures), or bare behind a word for it.
+# Values in messages of a server: in quotes, in braces (Go structures), or without quotes after a certain word.
 _VALUES = re.compile(r"""\{.*\}|"(?:[^"\\]|\\.)*"|(?<=value: )[^\s,;\])]+""", re.DOTALL | re.IGNORECASE)
 
 
 def hidden(text: str, values: Iterable[str], *, quoted: bool = False) -> str:
-    """The text without the values, cut to a bearable length; `quoted`: without all that could be a value, too."""
+    """Return the text without the values, cut to a readable length. `quoted`: also mask other quoted values."""
     for value in sorted({value for value in values if len(value) >= 4}, key=len, reverse=True):
         text = text.replace(value, "********")
-    # Before patterns search it that take a time by its square.
+    # The text is truncated first, because some patterns take quadratic time.
     text = text[: 4 * _LONGEST]
     if quoted:
         text = _VALUES.sub("********", text)
@@ -253,7 +252,7 @@ def _causes(details: Mapping[str, Any]) -> list[tuple[str, str, str]]:
 
 
 def _plain(code: int, body: bytes | str | None, hide: Iterable[str]) -> str:
-    """A line out of an answer that is no Status: of a proxy, a load balancer, another kind of server."""
+    """Return a line of a response that is not a Status, such as the response of a proxy or a load balancer."""
     text = hidden(body.decode("utf-8", "replace") if isinstance(body, bytes) else body or "", hide)
     text = re.sub(r"<(script|style)\b.*?</\1>|<[^>]*>", " ", text, flags=re.DOTALL | re.IGNORECASE)
     text = " ".join(text.split())[:200]

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Events on the control cluster for what a run changed of the fleet's resources."""
+"""Events on the control cluster for changes of the fleet's resources by a run."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _DEPLOYMENT = (api.ModelDeployment.group_version(), api.ModelDeployment.KIND)
 
 
 def record_events(client: Client, results: Sequence[Result], now: str, fleet: str) -> list[str]:
-    """Write the events of what `results` changed, and return notes about those that could not be written.
+    """Write events about the changes in `results`, and return notes about events that could not be written.
 
-    `now` is their time (RFC 3339), `fleet` the name of the fleet. Events are no part of the state of a fleet, so that
-    nothing fails because of them. Raises Unreachable."""
+    `now`: time of the events (RFC 3339). `fleet`: name of the fleet. Events are not part of the state of a fleet, so
+    their errors do not fail the run. Raise Unreachable."""
     pending_events = list(_events(client, results))
     for number, (event, regarding) in enumerate(pending_events[:_MOST_EVENTS]):
         try:

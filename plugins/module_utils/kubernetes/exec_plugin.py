@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Credentials from a program that a kubeconfig names (client-go credential plugins, client.authentication.k8s.io)."""
+"""Credentials from a program in a kubeconfig (client-go credential plugins, client.authentication.k8s.io)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _TOKENS = re.compile(r"eyJ[\w-]{10,}(\.[\w-]*)*|k8s-aws-v1\.[\w-]+|ya29\.[\w.-]+
 
 @dataclass(frozen=True)
 class Program:
-    """The `exec` entry of a user. `cluster`: what the program gets to know of the cluster, if it asks for it."""
+    """The `exec` entry of a kubeconfig user."""
 
     command: str
     args: tuple[str, ...] = field(default=(), repr=False)
@@ -35,10 +35,11 @@ class Program:
     folder: str = ""
     install_hint: str = ""
     cluster: Mapping[str, Any] | None = None
+    """Cluster data for the plugin, if the plugin requests it."""
     seconds: float = _SECONDS
 
     def mint(self, _refused: str = "") -> Grant:
-        """Run it; raises AccessError."""
+        """Run the program. Raise AccessError."""
         output = self._run()
         try:
             answer = json.loads(output)
@@ -89,14 +90,14 @@ class Program:
         return done.output.decode("utf-8", "replace")
 
     def _last_words(self, text: str) -> str:
-        """The end of what it printed as errors, without what may be secret."""
+        """Return the end of the error output of the plugin, with masked secrets."""
         values = [value for _name, value in self.env] + [arg for arg in self.args if len(arg) > 30]
         message = " ".join(_TOKENS.sub("********", hidden(text[-2000:], values)).split())[-300:]
         return f": {message}" if message else ""
 
 
 def _seconds_until(timestamp: str) -> float | None:
-    """Seconds from now until an RFC 3339 time; None where there is none."""
+    """Return the seconds from now until an RFC 3339 time, or None without a time."""
     if not timestamp:
         return None
     try:

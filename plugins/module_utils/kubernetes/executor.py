@@ -71,7 +71,7 @@ class Executor:
         self._wait(waits)
 
     def _wait(self, waits: Sequence[Wait]) -> None:
-        """Wait for consecutive conditions of the plan at the same time."""
+        """Wait simultaneously for consecutive conditions of the plan."""
         is_read = waits and (waits[0].condition.is_checked or not self.sender.check_mode)
         reasons = self.conditions.wait(waits, self.results) if is_read else {}
         for wait in waits:

@@ -1,7 +1,8 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Waiting for objects that others made, without a label of ours: until they are ready, gone, or let in by webhooks, and
-for devices that DRA drivers publish."""
+"""Waiting for objects without the fleet label: until they are ready, deleted, or accepted by webhooks.
+
+Also waits for devices that DRA drivers publish."""
 
 from __future__ import annotations
 
@@ -40,22 +41,24 @@ _PASSING = (NotFound, NotServed, ServerError, Throttled, Unreachable, Conflict)
 
 @dataclass(frozen=True)
 class Awaited:
-    """Objects to wait for. `conditions`: by kind, the condition that makes an object ready whose kind has no rule.
-    `accepted`: objects that the server has to take in a dry run. `devices`: by DRA driver, pools on each of whose nodes
-    it has to publish devices."""
+    """Objects to wait for."""
 
     objects: Sequence[Object]
     accepted: Sequence[Object] = ()
+    """Objects that the server must accept in a dry run."""
     conditions: Mapping[str, str] = field(default_factory=dict)
+    """Condition of ready objects by kind, for kinds without a readiness rule."""
     devices: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Node pools by DRA driver. The driver must publish devices on each node of these pools."""
     absent: bool = False
 
 
 def settle(
     client: Client, desired: Awaited, deadline: float, progress: Progress = unseen
 ) -> list[tuple[Object, Readiness]]:
-    """The readiness of each object once all are as awaited, or when `deadline` (of time.monotonic) is over. Raises
-    ApiError when the server as a whole cannot be asked."""
+    """Return the readiness of each object when all are in the awaited state, or at `deadline` (of time.monotonic).
+
+    Raise ApiError if the server is unavailable."""
     client.forget_discovery()
     if desired.absent:
         objects = [_placed(client, value) for value in desired.objects]
@@ -90,7 +93,7 @@ def _left(deadline: float) -> float:
 
 
 def _placed(client: Client, value: Object) -> dict[str, Any]:
-    """An object without a namespace where its kind has none. Of a kind that is not served it stays as it is."""
+    """Return an object without a namespace if its kind has none. Objects of unserved kinds are unchanged."""
     try:
         namespaced = client.resource(text(value, "apiVersion"), text(value, "kind")).namespaced
     except NotServed:
@@ -100,7 +103,7 @@ def _placed(client: Client, value: Object) -> dict[str, Any]:
 
 
 def _explainable(client: Client, values: Sequence[Object]) -> list[Object]:
-    """Return the objects with the selectors of their pods; one that is not there as it was given."""
+    """Return the objects with the selectors of their pods. A missing object is unchanged."""
     return [value if fields(value, "spec") else _live(client, value) or value for value in values]
 
 
@@ -118,7 +121,9 @@ def _each(
     progress: Progress,
     what: str,
 ) -> list[tuple[Object, Readiness]]:
-    """Read each object again and again until all have settled, or the time is over. `what`: what is waited for."""
+    """Read the objects repeatedly until all of them have settled, or the deadline has passed.
+
+    `what`: the awaited state."""
     with progress(client.name, awaited(values, what), usual(values)) as seen:
         return _settled(client, values, read, deadline, seen)
 
@@ -170,7 +175,10 @@ def _by_condition(client: Client, value: Object, condition: str) -> Readiness:
 
 
 def _accepted(client: Client, value: Object) -> Readiness:
-    """A webhook that is not there yet is an error of the server (failurePolicy Fail); one that refuses has answered."""
+    """Return the readiness of an object for a webhook, with a dry run.
+
+    A missing webhook causes an error of the server (failurePolicy Fail). A webhook that rejects the object is
+    available."""
     try:
         client.create(dict(value), dry_run=True)
     except (AlreadyExists, Invalid, Forbidden):
@@ -187,9 +195,9 @@ def _accepted(client: Client, value: Object) -> Readiness:
 def _devices(
     client: Client, driver: str, pools: Sequence[str], deadline: float, seen: Seen
 ) -> list[tuple[Object, Readiness]]:
-    """Return the readiness of each node that is in one of the pools now.
+    """Return the readiness of each current node in the pools.
 
-    A pool without nodes, which an autoscaler fills later, has none to wait for.
+    In a pool without nodes, to which an autoscaler later adds nodes, there is no node to wait for.
     """
     missing = Readiness("progressing", f"it has no ResourceSlice of {driver}")
     nodes = client.list("v1", "Node", labels=f"{POOL_LABEL} in ({','.join(pools)})").items if pools else []

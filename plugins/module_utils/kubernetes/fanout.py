@@ -14,10 +14,10 @@ T = TypeVar("T")
 
 
 def fan_out(work: Mapping[str, Callable[[], T]], width: int = 32) -> dict[str, T | ApiError]:
-    """Do every piece of work, up to `width` at a time: its result or its ApiError, in the order of `work`.
+    """Run all functions, up to `width` at a time. Return their results or ApiErrors, in the order of `work`.
 
-    An unexpected exception becomes an `Unexpected` error of its cluster, so that a malformed answer of one server does
-    not stop the work on the other clusters.
+    An unexpected exception becomes an `Unexpected` error of its cluster, so that a malformed response of one server
+    does not stop the work on the other clusters.
     """
     if not work:
         return {}

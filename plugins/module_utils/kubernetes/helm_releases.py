@@ -1,9 +1,9 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The releases of Helm on a cluster, out of the Secrets in which Helm keeps them (type helm.sh/release.v1).
+"""Helm releases of a cluster, read from the Secrets of type helm.sh/release.v1.
 
-One request reads all of it: the labels of a Secret say name, status and revision, its content (JSON, compressed, twice
-in base64) has chart, values and manifest. It is the same in Helm 3 and 4.
+One request reads all Secrets. Their labels contain the name, the status, and the revision. Their content (compressed
+JSON, encoded twice in Base64) contains the chart, the values, and the manifest. Helm 3 and 4 use the same format.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from ..core.yaml_documents import Source, documents
 from .client import Client
 
 _DEFINITION = "CustomResourceDefinition"
-# Bytes of a release, unpacked. A Secret holds 1 MiB of it packed, and whoever may write one decides what that becomes.
 WORKLOADS = ("DaemonSet", "Deployment", "StatefulSet", _DEFINITION)
 """Kinds of objects of a release that become ready."""
+# Maximum bytes of an unpacked release. A Secret contains 1 MiB of packed data of an untrusted writer.
 _LARGEST = 32 << 20
 _GZIP = 16 + zlib.MAX_WBITS
 _NUMBER = re.compile("[0-9]{1,18}")
@@ -32,8 +32,10 @@ _NAME = re.compile(r"^metadata:[^\S\n]*\n(?:[ #].*\n|\n)*?  name:\s*[\"']?([\w.-
 
 
 def releases(client: Client, now: float, kinds: Collection[str]) -> list[dict[str, Any]]:
-    """The latest revision of each release. `age` is in seconds; `deployed_revision` is the last one that worked, 0
-    where there is none; `objects` are those of its manifest that are of these kinds."""
+    """Return the latest revision of each release.
+
+    `age` is in seconds. `deployed_revision` is the last successful revision, 0 without one. `objects` are the objects
+    of its manifest with one of `kinds`."""
     by_release: dict[tuple[str, str], dict[int, Object]] = {}
     for secret in client.list("v1", "Secret", labels="owner=helm").items:
         labels = fields(secret, "metadata", "labels")
@@ -44,7 +46,7 @@ def releases(client: Client, now: float, kinds: Collection[str]) -> list[dict[st
 
 
 def definitions(client: Client) -> dict[str, str]:
-    """The CRDs of a cluster, and the release (namespace/name) that each is of; empty for those that are of none."""
+    """Return the CRDs of a cluster with their release (namespace/name), or "" without a release."""
     releases_by_name = {}
     for value in client.list("apiextensions.k8s.io/v1", _DEFINITION).items:
         annotations = fields(value, "metadata", "annotations")
@@ -63,7 +65,7 @@ def _release(
     stamps = [text(labels, name) for name in ("modifiedAt", "createdAt")]
     since = next((int(stamp) for stamp in stamps if _NUMBER.fullmatch(stamp)), 0)
     content = _content(latest)
-    # A revision is superseded by the one after it, also by one that did not come to its end.
+    # The next revision supersedes a revision, even if the next revision did not finish.
     worked = [
         number
         for status in ("superseded", "deployed")
@@ -85,7 +87,7 @@ def _release(
 
 
 def _placed(value: dict[str, Any], namespace: str) -> dict[str, Any]:
-    """Helm puts what names no namespace into that of the release."""
+    """Return an object with a namespace. Like Helm, set the namespace of the release if the object has no namespace."""
     if value["kind"] == _DEFINITION:
         return value
     return {**value, "metadata": {"namespace": namespace, **value["metadata"]}}

@@ -1,9 +1,9 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Records of what was applied: ConfigMaps in the namespace modelplane-system of the API server that they are about.
+"""Inventories of applied objects in ConfigMaps, in the namespace modelplane-system of the API server with the objects.
 
-`modelplane-record-<fleet>.<part>.<scope>`; a fleet is a DNS label, so that no two records share a name. The scope is
-the workload cluster's name, or `control`: one API server may be both.
+The name is `modelplane-record-<fleet>.<part>.<scope>`. A fleet name is a DNS label, so that all inventories have unique
+names. The scope is the name of the inference cluster, or `control`, because one API server can be both.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ FLEET_LABEL = "modelplane.ai/fleet"
 CONTROL_SCOPE = "control"
 GATEWAY_SCOPE = "gateway.control-plane"
 _SAME_OBJECTS = {CONTROL_SCOPE, GATEWAY_SCOPE}
-"""Scopes of one fleet that may want the same objects: runs of the fleet and the role control_plane both
-apply the gateway, out of the same InferenceGateway."""
+"""Scopes of one fleet with possibly equal objects. Runs of the fleet and the role control_plane both apply the gateway
+of the same InferenceGateway."""
 
 _DATA = "objects"
-# How long a namespace may take to be gone, and how the server says that it is not yet (NamespaceLifecycle admission).
+# Maximum time for the deletion of a namespace, and the message of the server until then (NamespaceLifecycle admission).
 _NAMESPACE_SECONDS = 60.0
 _ENDING = "being terminated"
 _POLL_SECONDS = 0.25
@@ -49,21 +49,21 @@ _POLL_SECONDS = 0.25
 
 @dataclass
 class RecordStore:
-    """The record of one fleet and scope on one API server.
-
-    `own` is None when there is a record that cannot be read, with `error` saying why, and when there is none.
-    `others`: owner of each object in other inventories. `shared`: objects that both inventories contain. `notes`: notes
-    of this inventory.
-    """
+    """Inventory of one fleet and scope on one API server."""
 
     client: Client
     fleet: str
     scope: str
     own: dict[Key, Entry] | None = None
+    """Entries, None without a readable inventory."""
     error: str = ""
+    """Reason for an unreadable inventory."""
     others: Mapping[Key, str] = field(default_factory=dict)
+    """Owner of each object in other inventories."""
     notes: Notes = field(default_factory=dict)
+    """Notes of this inventory."""
     shared: frozenset[Key] = frozenset()
+    """Objects that both inventories contain."""
     _parts: dict[str, Object] = field(default_factory=dict)
 
     def read(self) -> None:
@@ -97,7 +97,7 @@ class RecordStore:
     def write(self, record: Inventory, notes: Notes | None = None) -> None:
         """Write the inventory to the server. `notes`: None to keep the current notes. Unchanged parts are not sent.
 
-        Raises Conflict or AlreadyExists when another run wrote the record meanwhile.
+        Raise Conflict or AlreadyExists if another run wrote the inventory concurrently.
         """
         new_notes = self.notes if notes is None else notes
         texts = {
@@ -117,11 +117,11 @@ class RecordStore:
         self.own, self.notes = dict(record), dict(new_notes)
 
     def keys(self) -> frozenset[Key]:
-        """The ConfigMaps that hold this record."""
+        """Return the ConfigMaps of this inventory."""
         return frozenset(Key("", "ConfigMap", SYSTEM_NAMESPACE, name) for name in self._parts)
 
     def _create(self, part: Object) -> Object:
-        """Create a part, in a namespace that may not be there yet, or still be on its way out."""
+        """Create a part in a namespace that might not exist yet, or might still be terminating."""
         deadline = time.monotonic() + _NAMESPACE_SECONDS
         while True:
             try:
@@ -150,19 +150,17 @@ class RecordStore:
 
 @dataclass
 class RunInventory:
-    """Inventory of a run, written before the first and after the last object.
-
-    held: frozen objects, because it is unknown whether they are desired.
-    partial: the run does not prune, and its desired objects are only a part of the inventory.
-    """
+    """Inventory of a run, written before the first and after the last object."""
 
     store: RecordStore
     live: Live
     desired: Mapping[Key, Object]
     orphans: Mapping[Key, Entry]
-    """Our objects, if no inventory exists."""
+    """Objects with the fleet label, if no inventory exists."""
     held: Collection[Key] = frozenset()
+    """Frozen objects, because it is unknown if they are desired."""
     partial: bool = False
+    """True if the run does not prune, and its desired objects are only a part of the inventory."""
     notes: list[str] = field(default_factory=list)
     own_notes: Notes | None = None
     """Desired notes of the inventory, None if the notes on the server are up to date."""
@@ -194,8 +192,7 @@ class RunInventory:
                 self.notes.append(f"the record could not be updated: {error}")
 
     def _is_retained(self, key: Key, deleted: Collection[Key]) -> bool:
-        """Return whether the inventory keeps an entry: it is desired, or must be pruned and is in no other
-        inventory."""
+        """Return True if the inventory keeps an entry: desired objects, and orphans that no other inventory has."""
         # A partial run keeps shared objects in both inventories.
         if key in self.desired or (key in self.store.others and not (self.partial and key in self.store.shared)):
             return key in self.desired
@@ -220,7 +217,7 @@ class RunInventory:
 
 
 class NoInventory:
-    """Inventory in check mode, which writes nothing."""
+    """Inventory in check mode, without writes."""
 
     def begin(self, keys: Iterable[Key]) -> None:
         """Write nothing."""
@@ -230,12 +227,12 @@ class NoInventory:
 
 
 def is_ours(live: Object | None) -> bool:
-    """Return whether an object has the label of the fleet."""
+    """Return True if an object has the label of the fleet."""
     return text(live, "metadata", "labels", names.MANAGED_BY_LABEL) == names.MANAGED_BY
 
 
 def _readable(record_parts: Mapping[str, Object]) -> Inventory:
-    """The record of others, or what can be read of it."""
+    """Return the inventory of another scope, or its readable entries."""
     try:
         return of_parts(text(config_map, "data", _DATA) for config_map in record_parts.values())[0]
     except InventoryError:

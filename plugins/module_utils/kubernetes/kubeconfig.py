@@ -30,21 +30,21 @@ _MAX_NODES = 100_000
 
 @dataclass(frozen=True)
 class Text:
-    """A kubeconfig: its name for messages, and the folder that its relative paths start from (None: it may have none).
-
-    `trusted`: it may name files and programs of this machine. One out of a Secret may not: whoever may write the
-    Secret could run what they like here.
-    """
+    """Kubeconfig."""
 
     name: str
+    """Name for messages."""
     data: bytes = field(repr=False)
     folder: Path | None = None
+    """Directory for relative paths, None if the kubeconfig must not contain relative paths."""
     trusted: bool = True
+    """True if the kubeconfig can reference files and programs of this machine. A kubeconfig from a Secret is not
+    trusted, because otherwise users that can write the Secret could run programs here."""
 
 
 @dataclass(frozen=True)
 class _Node:
-    """A mapping of a kubeconfig, and where it is."""
+    """Mapping of a kubeconfig, with its location."""
 
     source: Text
     where: str
@@ -85,7 +85,7 @@ class _Node:
         return value
 
     def path(self, key: str) -> Path | None:
-        """A file that the kubeconfig names, from its own folder."""
+        """Return the path of a file in the kubeconfig, relative to the directory of the kubeconfig."""
         text = self.text(key)
         if not text:
             return None
@@ -99,7 +99,7 @@ class _Node:
         return self.source.folder / path
 
     def pem(self, key: str) -> str:
-        """Certificates or a key: from `<key>-data`, which wins, or from the file of `<key>`."""
+        """Return certificates or a key from `<key>-data`, or from the file of `<key>`. `<key>-data` has priority."""
         data = self.text(f"{key}-data")
         if data:
             try:
@@ -120,14 +120,14 @@ class _Node:
 
 
 def standard_files() -> list[Path]:
-    """The files that kubectl reads without arguments, those that exist."""
+    """Return the existing files that kubectl reads without arguments."""
     configured_names = [name for name in os.environ.get("KUBECONFIG", "").split(os.pathsep) if name]
     paths = [Path(os.path.expanduser(name)) for name in configured_names or ["~/.kube/config"]]
     return [path for path in paths if path.is_file()]
 
 
 def read_file(path: Path) -> Text:
-    """The kubeconfig in a file; raises AccessError."""
+    """Return the kubeconfig in a file. Raise AccessError."""
     path = Path(os.path.expanduser(path))
     try:
         return Text(str(path), path.read_bytes(), path.resolve().parent)
@@ -137,7 +137,7 @@ def read_file(path: Path) -> Text:
 
 
 def load(texts: Sequence[Text], context: str = "") -> Target:
-    """Return the target of a context (empty: the current one); of what several kubeconfigs define, the first wins."""
+    """Return the target of a context (empty: the current one). The first of several kubeconfigs has priority."""
     nodes = [_parse(text) for text in texts]
     names = ", ".join(text.name for text in texts)
     chosen = context or next((name for node in nodes if (name := node.text("current-context"))), "")
@@ -196,7 +196,7 @@ def _parse(text: Text) -> _Node:
 
 
 def _named(nodes: Sequence[_Node], section: str, key: str, name: str) -> _Node | None:
-    """The entry with this name: `{name: ..., cluster: {...}}` in `clusters`, and so on."""
+    """Return the entry with this name, such as `{name: ..., cluster: {...}}` in `clusters`."""
     for root in nodes:
         for entry in root.items(section):
             if isinstance(entry, Mapping) and entry.get("name") == name:
@@ -244,7 +244,9 @@ def _credentials(user: _Node, cluster: _Node) -> Credentials:
 
 
 def _own(node: _Node, cluster: _Node, mint: Mint) -> Mint:
-    """Tokens of a cloud account of ours go to that cloud's own names only, when a Secret says where they go."""
+    """Return `mint` if the host of the cluster may receive tokens of a local cloud account.
+
+    A kubeconfig from a Secret can send these tokens only to hosts of the cloud."""
     host = urlsplit(cluster.text("server")).hostname or ""
     if not node.source.trusted and not host.endswith(CLOUD_DOMAINS):
         raise node.error(
@@ -256,7 +258,7 @@ def _own(node: _Node, cluster: _Node, mint: Mint) -> Mint:
 
 
 def _mint(node: _Node, cluster: _Node) -> Mint:
-    """The function that makes credentials as an exec entry wants them: our own for the clouds, else the program."""
+    """Return the function that creates credentials for an exec entry: a built-in function, or the program."""
     command = node.text("command")
     if not command:
         raise node.error("command", "is missing")
@@ -294,7 +296,7 @@ def _mint(node: _Node, cluster: _Node) -> Mint:
 
 
 def _cluster_info(cluster: _Node) -> dict[str, Any]:
-    """Description of the cluster for a program that asks for it (client.authentication.k8s.io/v1, Cluster)."""
+    """Return cluster data for a program that requests it (client.authentication.k8s.io/v1, Cluster)."""
     info: dict[str, Any] = {"server": cluster.text("server")}
     if cluster.text("tls-server-name"):
         info["tls-server-name"] = cluster.text("tls-server-name")

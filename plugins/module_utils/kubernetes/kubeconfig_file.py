@@ -1,8 +1,8 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Kubeconfig files for programs that take nothing else: a connection with all that was found out about it.
+"""Kubeconfig files of resolved connections, for programs that support no other connection.
 
-A token in such a file is the one of now. It is not renewed, so the file is written again before each use that counts.
+A token in such a file is the current token. It is not renewed, so the file is written again before each important use.
 """
 
 from __future__ import annotations
@@ -18,14 +18,17 @@ from .target import Target
 
 
 def kubeconfig_of(name: str, target: Target) -> dict[str, Any]:
-    """The kubeconfig (client configuration API v1) with one context, `name`. It holds the credentials themselves, and
-    names no file and no program. May raise AccessError: credentials may have to be made for it."""
+    """Return the kubeconfig (client configuration API v1) with one context, `name`. Raise AccessError.
+
+    It contains the credentials, and references no file and no program. The credentials might have to be created first.
+    """
     return kubeconfig_with(name, name, target, _user(target))
 
 
 def kubeconfig_with(name: str, user: str, target: Target, credentials: Mapping[str, Any]) -> dict[str, Any]:
-    """The kubeconfig with one context, `name`, that reaches a target as another user. `credentials`: as a kubeconfig
-    has them."""
+    """Return the kubeconfig with one context, `name`, that connects to a target as another user.
+
+    `credentials`: user of the kubeconfig."""
     return {
         "apiVersion": "v1",
         "kind": "Config",
@@ -37,19 +40,19 @@ def kubeconfig_with(name: str, user: str, target: Target, credentials: Mapping[s
 
 
 def write(path: Path, kubeconfig: dict[str, Any]) -> None:
-    """The file as a whole or not at all, readable for its owner alone. Raises OSError."""
+    """Write the file atomically, readable only for its owner. Raise OSError."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     atomic_file.write(path, to_yaml(kubeconfig))
 
 
 def remove(path: Path) -> None:
-    """Raises OSError where it is there and stays."""
+    """Remove the file, if it exists. Raise OSError."""
     path.unlink(missing_ok=True)
 
 
 def _cluster(target: Target) -> dict[str, Any]:
     cluster_entry: dict[str, Any] = {"server": target.server}
-    # Together they are an error to client-go, and the first one wins here.
+    # client-go rejects both options together, and the first one has priority here.
     if not target.verify:
         cluster_entry["insecure-skip-tls-verify"] = True
     elif target.ca:
@@ -57,7 +60,7 @@ def _cluster(target: Target) -> dict[str, Any]:
     if target.tls_server_name:
         cluster_entry["tls-server-name"] = target.tls_server_name
     if target.proxy:
-        # socks5h is what client-go calls socks5: names are resolved by the proxy.
+        # client-go uses the name socks5 for socks5h: the proxy resolves names.
         cluster_entry["proxy-url"] = target.proxy.replace("socks5h://", "socks5://", 1)
     return cluster_entry
 

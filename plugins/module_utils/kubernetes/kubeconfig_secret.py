@@ -1,9 +1,9 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The Secret on the control cluster that says how a cluster is reached, for whatever else runs there.
+"""Secret on the control cluster with the connection to a cluster, for other programs on the control cluster.
 
-The token in it ends (in some clouds after 15 minutes), so it is renewed with each run. That alone is no change:
-where the cluster is and which certificate it has are.
+The token in it expires (in some clouds after 15 minutes), so each run renews it. A new token is not a change. A new
+address or certificate of the cluster is a change.
 """
 
 from __future__ import annotations
@@ -31,14 +31,17 @@ _WHAT = "the kubeconfig"
 
 @dataclass(frozen=True)
 class Written:
-    """Outcome for the Secret. `before`, `after`: of it what is no secret, empty where it was not or is not there.
-    `renewed`: its token is a new one and all else is as it was. `server`: the URL, empty where it is not known."""
+    """Result for the Secret."""
 
     changed: bool
     renewed: bool = False
+    """True if only the token changed."""
     server: str = ""
+    """URL of the server, empty if unknown."""
     before: Mapping[str, Any] = field(default_factory=dict)
+    """Non-secret content before the run, empty if the Secret did not exist."""
     after: Mapping[str, Any] = field(default_factory=dict)
+    """Non-secret content after the run, empty if the Secret does not exist."""
 
 
 def ensure(
@@ -50,10 +53,11 @@ def ensure(
     check_mode: bool,
     account_key: SecretRef | None = None,
 ) -> Written:
-    """The Secret with a kubeconfig that reaches `cluster`, and a token of now: that of the service account whose key is
-    in the Secret `account_key`, else of whom `cluster` is reached as. Raises ApiError and AccessError, also for a
-    Secret that is not ours. In check mode no token is made, and a cluster whose Secret is not there need not be there
-    either."""
+    """Create or update the Secret with a kubeconfig and a new token for `cluster`. Raise ApiError and AccessError.
+
+    The token belongs to the service account with its key in the Secret `account_key`, or to the user that connects to
+    `cluster`. The errors include a Secret that the fleet did not create. In check mode, no token is created, and a
+    cluster without the Secret does not need to exist."""
     desired = owned_secret.labels(labels)
     live = owned_secret.read(control, place)
     owned_secret.check_ours(control, place, live, desired, _WHAT)
@@ -74,7 +78,7 @@ def ensure(
 
 
 def remove(control: Client, place: SecretRef, labels: Mapping[str, str], *, check_mode: bool) -> Written:
-    """Delete the Secret. Raises ApiError, also for one that is not ours."""
+    """Delete the Secret. Raise ApiError, also for a Secret that the fleet did not create."""
     live = owned_secret.read(control, place)
     if live is None:
         return Written(False)
@@ -84,7 +88,7 @@ def remove(control: Client, place: SecretRef, labels: Mapping[str, str], *, chec
 
 
 def _of_key(control: Client, reference: SecretRef) -> Fixed:
-    """Return a token of the key of an account of a cloud in a Secret. Raises ApiError and AccessError."""
+    """Return a token of the key of an account of a cloud in a Secret. Raise ApiError and AccessError."""
     origin = f"(Secret {reference.namespace}/{reference.name}, key {reference.key})"
     try:
         data = base64.b64decode(text(owned_secret.read(control, reference), "data", reference.key), validate=True)
@@ -99,7 +103,7 @@ def _of_key(control: Client, reference: SecretRef) -> Fixed:
 
 
 def _shown(live: Object, key: str) -> dict[str, Any]:
-    """Return the fields of it that are no secret."""
+    """Return the non-secret fields of the Secret."""
     labels = dict(fields(live, "metadata", "labels"))
     try:
         data = base64.b64decode(text(live, "data", key), validate=True)
@@ -111,7 +115,7 @@ def _shown(live: Object, key: str) -> dict[str, Any]:
 
 
 def _without_user(kubeconfig: Mapping[str, Any]) -> dict[str, Any]:
-    """A kubeconfig with nothing of a user but the name, and nothing that may be secret in URLs."""
+    """Return a kubeconfig with only the name of its user, and without possible secrets in URLs."""
     clusters = []
     for entry in entries(kubeconfig, "clusters"):
         cluster = {

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Objects of an API server that carry our label: one list request per kind, as far as that is allowed."""
+"""Objects of an API server with the fleet label: one list request per kind, if permitted."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ GroupKind = tuple[str, str]
 
 SECRET: GroupKind = ("", "Secret")
 DECISION_LABEL = "modelplane.ai/decision"
-"""On ConfigMaps of decisions, which may be many and large, and are read by their names alone."""
+"""Label of ConfigMaps of decisions. They can be numerous and large, so runs read them only by name."""
 OURS = f"{names.MANAGED_BY_LABEL}={names.MANAGED_BY},!{DECISION_LABEL}"
 """Selector of the objects of a fleet."""
 
@@ -71,20 +71,22 @@ ON_CONTROL: Mapping[GroupKind, str] = {
 
 @dataclass(frozen=True)
 class Live:
-    """Snapshot of a server: the objects with our label; kinds that are not served, and of those the ones that no longer
-    exist; kinds that could not be read, and why.
-
-    Where only Secrets of some namespaces may be read, `closed` are those of others in which there should be some.
-    """
+    """Snapshot of a server."""
 
     objects: dict[Key, Object] = field(default_factory=dict)
+    """Objects with the fleet label."""
     not_served: set[GroupKind] = field(default_factory=set)
+    """Kinds that the server does not serve."""
     gone: set[GroupKind] = field(default_factory=set)
+    """Unserved kinds that no longer exist."""
     errors: dict[GroupKind, ApiError] = field(default_factory=dict)
+    """Unreadable kinds with their errors."""
     closed: dict[str, ApiError] = field(default_factory=dict)
+    """Unreadable namespaces that should contain Secrets of the fleet, if Secrets are readable in some namespaces
+    only."""
 
     def error(self, key: Key) -> ApiError | None:
-        """Return the reason why it is unknown whether an object is there; None where that is known."""
+        """Return the reason for the unknown existence of an object, or None if it is known."""
         closed = self.closed.get(key.namespace) if (key.group, key.kind) == SECRET else None
         return closed or self.errors.get((key.group, key.kind))
 
@@ -95,15 +97,17 @@ def label_selector(labels: Mapping[str, str]) -> str:
 
 
 def kinds_of(objects: Iterable[Object]) -> dict[GroupKind, str]:
-    """The kinds of objects, with the version that they are written in."""
+    """Return the kinds of objects, with their API version."""
     return {identity(value)[:2]: text(value, "apiVersion") for value in objects}
 
 
 def list_labelled(
     client: Client, kinds: Mapping[GroupKind, str], secrets: SecretAccess, known: Iterable[Key] = ()
 ) -> Live:
-    """List every kind. A kind that may not be listed does not keep the others from being seen. `known` are objects
-    that are desired or recorded: where Secrets of all namespaces may not be read, those of theirs are."""
+    """List all kinds. A forbidden kind does not prevent other lists.
+
+    `known`: desired objects and objects of the inventory. If Secrets are not readable in all namespaces, the Secrets in
+    the namespaces of these objects are read."""
     live = Live()
     for group_kind in sorted(kinds):
         try:
@@ -121,7 +125,9 @@ def list_labelled(
 
 
 def _read_secrets(live: Live, secrets: SecretAccess, places: set[str]) -> None:
-    """In namespaces where some should be; and, as a record may be lost, in all that are ours and open to us."""
+    """Read Secrets in the expected namespaces and in all readable fleet namespaces.
+
+    The latter are necessary because an inventory might be lost."""
     secrets.narrow = True
     fleet_namespaces = {key.name for key in live.objects if (key.group, key.kind) == ("", "Namespace")}
     for namespace in sorted(places | fleet_namespaces):

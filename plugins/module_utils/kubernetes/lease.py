@@ -1,10 +1,10 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""A lock on the control cluster: a coordination.k8s.io/v1 Lease, taken over after it expired.
+"""Lock on the control cluster: a coordination.k8s.io/v1 Lease that other holders can acquire after it expired.
 
-The rules are those of client-go's leader election: a Lease is expired when *we* have seen it unchanged for its whole
-duration. What the holder's clock says is never compared with ours. Every write names the resourceVersion that it
-follows, so that of two that take it at once one fails.
+The rules are those of client-go's leader election. A Lease is expired if this process has observed it without a change
+for its whole duration. The clock of the holder is never compared with the local clock. Every write contains the
+resourceVersion that it is based on, so that one of two simultaneous writes fails.
 """
 
 from __future__ import annotations
@@ -29,37 +29,38 @@ _API = ("coordination.k8s.io/v1", "Lease")
 _LONGEST_PAUSE = 2.0
 RENEWALS = 3
 _RETRIES = 30
-"""Renewals of a Lease within its duration, and attempts where one fails."""
+"""Renewals of a Lease within its duration (`RENEWALS`), and attempts after an error (`_RETRIES`)."""
 _MOST_SECONDS = 3600
-"""Longest duration of a Lease that `fleet_lease` may ask for."""
+"""Longest duration of a Lease that `fleet_lease` supports."""
 _LONGEST_DURATION = 1 << 31
 
 
 def lease_name(fleet: str) -> str:
-    """The Lease that keeps two runs of a fleet apart."""
+    """Return the name of the Lease that prevents simultaneous runs of a fleet."""
     return f"modelplane-{fleet}"
 
 
 def cluster_lease_name(fleet: str, cluster: str) -> str:
-    """The Lease that keeps two runs apart which apply to one cluster of a fleet. A fleet is a DNS label, so that no two
-    Leases share a name."""
+    """Return the name of the Lease that prevents simultaneous runs on one cluster of a fleet.
+
+    A fleet name is a DNS label, so that all Leases have unique names."""
     return f"{lease_name(fleet)}.{names.label_value(cluster)}"
 
 
 def holder_name(run: str) -> str:
-    """The holder of a Lease: a run, and the machine that it is on."""
+    """Return the holder of a Lease: a run and its machine."""
     return f"{socket.gethostname()}/{run}"
 
 
 class InUseError(Exception):
-    """Another run holds the lock of the fleet; the text says which, and what to do."""
+    """Another run holds the lock of the fleet. The text contains the holder and a hint."""
 
 
 class Lease:
-    """A Lease that one holder has at a time. Safe for several threads.
+    """Lease with one holder at a time. Thread-safe.
 
-    `holder`: names us; another process with the same name shares the Lease. `duration`: seconds without renewal
-    until others may take it; waiting shorter than that never takes it from a holder that died.
+    `holder`: name of this process. Another process with the same name shares the Lease. `duration`: seconds without a
+    renewal until other holders can acquire it. A shorter wait never acquires the Lease of a dead holder.
     """
 
     def __init__(self, client: Client, name: str, namespace: str, holder: str, duration: float = 30.0) -> None:
@@ -70,17 +71,19 @@ class Lease:
 
     @property
     def held_by(self) -> str:
-        """Holder of it when it was last read; empty for none."""
+        """Return the last known holder, or "" without one."""
         return str(_spec(self._seen).get("holderIdentity") or "") if self._seen else ""
 
     def read_holder(self) -> str:
-        """Read the current holder of the lease; empty if it has none."""
+        """Return the current holder of the Lease, or "" without one."""
         with self._lock:
             self._read()
             return self.held_by
 
     def acquire(self, wait: float = 0.0, seen: Seen = lambda _text: None) -> bool:
-        """Take it, waiting up to `wait` seconds; False: another holder kept it. `seen` gets who holds it meanwhile."""
+        """Acquire the lock within `wait` seconds. Return False if another holder kept the lock.
+
+        `seen`: function that receives the current holder."""
         deadline = time.monotonic() + wait
         while True:
             with self._lock:
@@ -104,16 +107,17 @@ class Lease:
             )
 
     def renew(self) -> None:
-        """Say that we are still here; raises Conflict when it was taken over."""
+        """Renew the Lease. Raise Conflict if another holder acquired it."""
         with self._lock:
             try:
                 self._write(self._seen or self._read(), renewed=True)
             except Conflict:
-                # A write of ours whose answer was lost, or another's: the holder says which.
+                # The response to a write of this run was lost, or another run wrote the Lease. The holder shows the
+                # writer.
                 self._write(self._read(), renewed=True)
 
     def release(self) -> None:
-        """Give it back; nothing happens when it is no longer ours."""
+        """Release the Lease, if this holder still has it."""
         with self._lock:
             live_lease = self._read()
             if live_lease is None or self.held_by != self.holder:
@@ -124,11 +128,11 @@ class Lease:
 
     @contextlib.contextmanager
     def kept(self) -> Iterator[Callable[[], bool]]:
-        """Renew it in the background, three times within its duration and soon again where that fails; yield a
-        function that says whether it was lost.
+        """Renew the lock in the background, and yield a function that returns True if the lock was lost.
 
-        It is lost when another holder took it, and when it was not renewed within its duration, whatever a server
-        answers, or takes to answer.
+        The lock is renewed three times within its duration, and sooner after an error. It is lost when another holder
+        acquires it. It is also lost when it is not renewed within its duration, regardless of the response of the
+        server.
         """
         done = threading.Event()
         renewed = time.monotonic()
@@ -147,7 +151,7 @@ class Lease:
                 except Conflict:
                     was_taken = True
                 except (ApiError, *UNEXPECTED):
-                    # Until its duration is over, the server may answer yet.
+                    # The server might still respond before the duration has passed.
                     pause = self.duration / _RETRIES
                 else:
                     renewed = requested_at
@@ -176,7 +180,7 @@ class Lease:
         return False
 
     def _write(self, live_lease: Object | None, *, renewed: bool, taken: bool = False) -> None:
-        """Our name and the time into the Lease as it was found; raises Conflict."""
+        """Write the holder and the time to the Lease in its last known version. Raise Conflict."""
         if live_lease is None or (not taken and self.held_by != self.holder):
             by = f"by {self.held_by}" if self.held_by else "away"
             raise Conflict(
@@ -203,7 +207,7 @@ class Lease:
         return live_lease
 
     def _keep(self, live_lease: Object) -> None:
-        """Remember it, and since when it is as it is."""
+        """Remember a live Lease, and the time of its last change."""
         if self._seen is None or _version(self._seen) != _version(live_lease):
             self._seen_at = time.monotonic()
         self._seen = live_lease
@@ -214,9 +218,9 @@ class Lease:
         return f"{self.held_by or 'another run'}{f' since {utc(since)}' if since else ''}"
 
     def _duration_seen(self) -> float:
-        """Seconds for which the holder has it without renewing it."""
+        """Return the seconds until the lock of its holder expires without a renewal."""
         seconds = number(_spec(self._seen), "leaseDurationSeconds")
-        # A whole number may be too large for a clock.
+        # The integer might be too large for a clock.
         return float(min(seconds, _LONGEST_DURATION)) if seconds > 0 else self.duration
 
     @property
@@ -248,10 +252,9 @@ class Lease:
 def acquire(
     client: Client, fleet: str, holder: str, duration: float, wait: float | None = None, progress: Progress = unseen
 ) -> Lease:
-    """Return the lock of a fleet once this holder has it, in a namespace that is created where there is none.
+    """Acquire the lock of a fleet, and create its namespace if necessary. Raise InUseError.
 
-    `wait`: seconds to wait for other runs, by default long enough for the lock of one that was killed to end. Raises
-    InUseError.
+    `wait`: seconds to wait for other runs. Defaults to the time until the lock of a killed run expires.
     """
     if client.get("v1", "Namespace", SYSTEM_NAMESPACE) is None:
         client.apply(system_namespace())
@@ -264,8 +267,9 @@ def acquire(
 def cluster_locked(
     client: Client, fleet: str, cluster: str, holder: str, duration: float, progress: Progress = unseen
 ) -> Iterator[Callable[[], bool]]:
-    """Hold the lock of one cluster of a fleet, which is on the control cluster, and renew it in the background; yield a
-    function that says whether it was lost. Raises InUseError."""
+    """Hold the lock of one cluster of a fleet on the control cluster, and renew it in the background. Raise InUseError.
+
+    Yield a function that returns True if the lock was lost."""
     lease = Lease(client, cluster_lease_name(fleet, cluster), SYSTEM_NAMESPACE, holder, duration)
     _acquire(lease, f"the cluster {cluster}", None, progress)
     client.answer_within(duration / RENEWALS)
@@ -273,13 +277,13 @@ def cluster_locked(
         with lease.kept() as lost:
             yield lost
     finally:
-        # One that cannot be given back ends by itself.
+        # A lock that cannot be released expires.
         with contextlib.suppress(ApiError):
             lease.release()
 
 
 def wait_unlocked(client: Client, fleet: str, cluster: str, holder: str, progress: Progress = unseen) -> None:
-    """Wait until no run has the lock of one cluster of a fleet. Raises InUseError."""
+    """Wait until no run has the lock of one cluster of a fleet. Raise InUseError."""
     lease = Lease(client, cluster_lease_name(fleet, cluster), SYSTEM_NAMESPACE, holder)
     if lease.read_holder():
         _acquire(lease, f"the cluster {cluster}", None, progress)

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Gateway in mode Model that a cluster has, as its objects say."""
+"""Model gateway of a cluster, according to its objects."""
 
 from __future__ import annotations
 
@@ -13,6 +13,6 @@ _API = f"{constants.GATEWAY_GROUP}/v1"
 
 
 def has_model_gateway(client: Client) -> bool:
-    """Return whether the name of the workload gateway is taken by a gateway in mode Model."""
+    """Return True if a Model gateway uses the name of the ingress gateway."""
     gateway = client.get(_API, "Gateway", constants.MODEL_GATEWAY, constants.SYSTEM_NAMESPACE)
     return bool(gateway and text(gateway, "metadata", "labels", names.GATEWAY_LABEL))

@@ -1,6 +1,7 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Snapshots of workload clusters: entries of `clusters` of an observation (`core/observation.py`), and what users ask.
+"""Snapshots of inference clusters: entries of `clusters` in an observation (`core/observation.py`), and notes for
+users.
 
 A snapshot requires one LIST for each kind, by the label of the fleet, and reads single objects by name. Pods are listed
 only if a workload has pods that are not ready, or restarts engines that hang. Events are listed only for pods without
@@ -64,15 +65,15 @@ _KINDS = (
     ("v1", "PersistentVolumeClaim"),
     _ROUTE,
 )
-"""Kinds that are composed for workload clusters and whose status is read."""
+"""Kinds of objects on inference clusters with a status that runs read."""
 _STACK = (_GATEWAY, _ROUTE, (f"{constants.POOL_GROUP}/v1", "InferencePool"), _GANG, _SLICE, _DEVICE_CLASS)
 _MOST_VALUES = 40
-"""So many names fit into a label selector before the URL gets too long for some proxies (8 KiB)."""
+"""Maximum number of names in a label selector. Longer URLs exceed the limit of some proxies (8 KiB)."""
 _MOST_EVENTS = 5
-"""Pods, and volume claims, per cluster whose events are read."""
+"""Number of pods, and of volume claims, per cluster with events that runs read."""
 _PATIENCE = {"Pending": 60.0, "Running": 900.0}
-"""Seconds, by phase, that something may be on its way before its events are read: to its containers or its volume; to
-answering, which takes an engine as long as it loads its weights."""
+"""Usual maximum duration in seconds by phase, before events are read: Pending until containers or the volume exist,
+Running until the engine responds. An engine must first load its weights."""
 
 
 @dataclass(frozen=True)
@@ -86,27 +87,29 @@ class Nodes:
 
 @dataclass(frozen=True)
 class ClusterSnapshot:
-    """Snapshot of a cluster. `entry` is its entry of `clusters` of an observation; `warnings` are for people.
-    `traffic_policies` are the BackendTrafficPolicies of the fleet, None where they were not read."""
+    """Snapshot of a cluster."""
 
     entry: Mapping[str, Any]
+    """Entry of the cluster in `clusters` of an observation."""
     version: str = ""
     nodes: Mapping[str, Nodes] = field(default_factory=dict)
     gateway: str = ""
     workloads: Sequence[Mapping[str, Any]] = ()
     failing_pods: Sequence[Mapping[str, Any]] = ()
     warnings: Sequence[str] = ()
+    """Warnings for users."""
     requests: int = 0
     traffic_policies: Sequence[Object] | None = None
+    """BackendTrafficPolicies of the fleet, None if they were not read."""
 
     @property
     def unreachable(self) -> str:
-        """Reason why it did not answer; empty when it did."""
+        """Return the reason for a missing response, or "" after a response."""
         return str(self.entry.get("unreachable") or "")
 
     @property
     def summary(self) -> str:
-        """Problems of the cluster in one line; empty where there are none."""
+        """Return the problems of the cluster in one line, or "" without problems."""
         if self.unreachable:
             return self.unreachable
         unready = sum(not workload["ready"] for workload in self.workloads)
@@ -125,17 +128,17 @@ class ClusterSnapshot:
 
 
 def unreachable(why: ApiError | str) -> ClusterSnapshot:
-    """Return the snapshot of a cluster that cannot be read. What is known of it stays as it was."""
+    """Return the snapshot of a cluster that cannot be read. Its known state is kept."""
     return ClusterSnapshot({"unreachable": reason(why) if isinstance(why, ApiError) else why})
 
 
 def reason(error: ApiError) -> str:
-    """Return the message without the name of the cluster, which the reader knows."""
+    """Return the message without the name of the cluster, because the reader knows it."""
     return str(error).removeprefix(f"cluster {error.cluster}: ")
 
 
 def observe_cluster(client: Client, cluster: ExpectedCluster, fleet: str = "") -> ClusterSnapshot:
-    """Return the snapshot of a cluster, with the inventory of `fleet` unless it is empty. Raises ApiError if the
+    """Return the snapshot of a cluster, with the inventory of `fleet` unless it is empty. Raise ApiError if the
     cluster is unreachable or denies access to our objects, because missing objects would count as deleted."""
     version = ".".join(map(str, client.version()))
     inventory, unread_inventory = read_inventory(client, fleet, client.name)
@@ -225,7 +228,7 @@ def read_inventory(client: Client, fleet: str, scope: str) -> tuple[RecordStore 
 
 
 def listed(client: Client, api_version: str, kind: str, **selection: str) -> Sequence[Object]:
-    """The objects of a kind with our label (or another selection); none when the kind is not served."""
+    """Return the objects of a kind with the fleet label (or another selection), or none for an unserved kind."""
     try:
         return client.list(api_version, kind, **(selection or {"labels": OURS})).items
     except NotServed:
@@ -243,7 +246,7 @@ def listed_if_allowed(client: Client, api_version: str, kind: str) -> Sequence[O
 def secret_keys(client: Client, places: Iterable[tuple[str, str]]) -> dict[tuple[str, str], frozenset[str]]:
     """Return the keys with a value of each Secret, by namespace and name. Missing Secrets have no keys.
 
-    Unreadable Secrets are left out because RBAC of workload clusters grants access only in some namespaces."""
+    Unreadable Secrets are left out because RBAC of inference clusters grants access only in some namespaces."""
     keys_by_secret = {}
     for namespace, name in sorted(set(places)):
         with contextlib.suppress(Forbidden):
@@ -254,7 +257,7 @@ def secret_keys(client: Client, places: Iterable[tuple[str, str]]) -> dict[tuple
 
 
 def workload_state(value: Object) -> dict[str, Any]:
-    """A Deployment, LeaderWorkerSet or Job for people."""
+    """Return a Deployment, LeaderWorkerSet, or Job as readable fields."""
     metadata = fields(value, "metadata")
     state = {
         "kind": value["kind"],
@@ -272,7 +275,7 @@ def workload_state(value: Object) -> dict[str, Any]:
 
 
 def failing_pods(pods: Iterable[Object]) -> list[dict[str, Any]]:
-    """The pods that something keeps from running, for people."""
+    """Return the pods with failures, as readable fields."""
     return [
         {"namespace": text(pod, "metadata", "namespace"), "name": text(pod, "metadata", "name"), "reasons": reasons}
         for pod in pods
@@ -299,7 +302,7 @@ def troubled_pods(client: Client, selectors: Iterable[str], now: Callable[[], da
 
 
 def selectors(label: str, values: Iterable[str]) -> list[str]:
-    """The label selector for objects with any of these values; for many values, that of all which have the label."""
+    """Return label selectors for objects with any of these values, or, for many values, all objects with the label."""
     desired = sorted(set(values) - {""})
     if not desired:
         return []
@@ -326,7 +329,7 @@ def _with_events(client: Client, values: Mapping[tuple[str, str], Object]) -> di
 
 
 def _waits(value: Object, now: datetime) -> bool:
-    """Return True for an object that is on its way for longer than that should take."""
+    """Return True for an object that has been in progress for longer than usual."""
     patience = _PATIENCE.get(text(value, "status", "phase"))
     if patience is None:
         return False
@@ -369,13 +372,12 @@ def _of_model_gateways(client: Client, cluster: ExpectedCluster, gateway: Object
 
 
 def _hosts_gateway(cluster: ExpectedCluster, gateway: Object | None) -> bool:
-    """Return whether a cluster has a gateway in mode Model: one that has left the manifests may have to stay."""
+    """Return True if a cluster has a Model gateway, including a gateway that was removed from the manifests."""
     return cluster.hosts_gateway or bool(label(gateway, names.GATEWAY_LABEL))
 
 
 def _policies(client: Client) -> tuple[dict[str, list[Object]], list[str]]:
-    """Return the policies in namespaces of the fleet, also those of others, by kind, and warnings of kinds that could
-    not be read."""
+    """Return all policies in namespaces of the fleet by kind, and warnings about unreadable kinds."""
     policies_by_kind: dict[str, list[Object]] = {}
     unread = []
     for kind in route_policies.KINDS:
@@ -409,7 +411,7 @@ def _pods(client: Client, live: Iterable[Object]) -> list[dict[str, Any]]:
 
 
 def _restarts_engines(workload: Object) -> bool:
-    """Return whether the stall probe of a Deployment restarts engines. LeaderWorkerSet replaces such pods instead."""
+    """Return True if the stall probe of a Deployment restarts engines. LeaderWorkerSet replaces such pods instead."""
     containers = entries(workload, "spec", "template", "spec", "containers")
     return any(restarts_hanging_engine(fields(container, "livenessProbe")) for container in containers)
 
@@ -450,7 +452,7 @@ def _missing_from_stack(
             missing += [f"DeviceClass {name} is not there" for name in unknown]
         except Forbidden as error:
             warnings.append(f"DeviceClasses were not read: {reason(error)}")
-    # A gateway in mode Model takes the place of that of the stack, and has a status of its own.
+    # A Model gateway replaces the gateway of the stack, and has its own status.
     if _GATEWAY not in absent and not cluster.hosts_gateway:
         name = f"Gateway {constants.WORKLOAD_GATEWAY_NAMESPACE}/{constants.WORKLOAD_GATEWAY}"
         if gateway is None:
@@ -468,7 +470,7 @@ def _missing_from_stack(
 
 
 def condition_message(value: Object, kind: str, *statuses: str) -> str:
-    """`: ` and the message of a condition that has one of these statuses; empty when there is none."""
+    """Return `: ` with the message of a condition that has one of these statuses, or "" without one."""
     for entry in entries(value, "status", "conditions"):
         if entry.get("type") == kind and entry.get("status") in statuses and text(entry, "message"):
             return f": {cut(text(entry, 'message'))}"
@@ -476,7 +478,7 @@ def condition_message(value: Object, kind: str, *statuses: str) -> str:
 
 
 def taint_rules(client: Client) -> Sequence[Object]:
-    """Return the DeviceTaintRules of a cluster, none if the cluster does not serve the kind. Raises Forbidden."""
+    """Return the DeviceTaintRules of a cluster, none if the cluster does not serve the kind. Raise Forbidden."""
     served = next((kind for kind in _TAINT_RULES if client.serves(*kind)), None)
     return client.list(*served).items if served else ()
 
@@ -498,7 +500,7 @@ def _published_devices(client: Client, cluster: ExpectedCluster) -> tuple[Publis
 
 
 def _mismatches(cluster: ExpectedCluster, nodes: Iterable[Object], published: PublishedDevices | None) -> list[str]:
-    """Return warnings of nodes whose drivers do not publish what the classes of the pools promise."""
+    """Return warnings about nodes with other published devices than the classes of the pools promise."""
     if published is None:
         return []
     ready = {pool: [node for node in members if is_true(node, "Ready")] for pool, members in _by_pool(nodes).items()}
@@ -507,7 +509,7 @@ def _mismatches(cluster: ExpectedCluster, nodes: Iterable[Object], published: Pu
 
 @dataclass(frozen=True)
 class _Unavailable:
-    """Unavailable nodes of each pool, replicas on nodes that take no new pods, and warnings, all in written form."""
+    """Unavailable nodes of each pool, replicas on nodes that accept no new pods, and warnings, all in written form."""
 
     nodes: Mapping[str, Sequence[Mapping[str, Any]]]
     stranded: Sequence[Mapping[str, Any]] = ()
@@ -517,7 +519,7 @@ class _Unavailable:
 def _unavailable(
     client: Client, cluster: ExpectedCluster, nodes: Iterable[Object], published: PublishedDevices | None
 ) -> _Unavailable:
-    """Return the unavailable nodes. Pods and ResourceClaims of replicas are read only if there are any."""
+    """Return the unavailable nodes. Pods and ResourceClaims of replicas are read only if a node is unavailable."""
     pools = _by_pool(nodes)
     unavailable = unavailable_nodes(cluster.promises, pools, published, {})
     if not unavailable:

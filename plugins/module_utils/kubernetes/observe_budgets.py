@@ -1,9 +1,9 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Use of budgets at the gateway of a cluster, as its rate limit service says it: `budgets` of an observation.
+"""Use of budgets at the gateway of a cluster from its rate limit service: `budgets` of an observation.
 
-A few requests for all counters, by the API server's proxy. A cluster whose service does not answer is not unreachable:
-the use is not known, and the observation says why.
+A few requests through the proxy of the API server read all counters. A cluster is not unreachable if its service does
+not respond. The use is then unknown, and the observation contains the reason.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from .errors import ApiError
 from .observe import ClusterSnapshot, clock, listed, reason
 
 _PATIENCE = 5.0
-"""Seconds that the service may take to answer."""
+"""Timeout of the service, in seconds."""
 _SECONDS = 20.0
-"""Seconds after which no further question is asked."""
+"""Seconds until the last query is sent."""
 # An answer about a budget that is spent has the code by which a request would be refused.
 _CODES = (200, 429)
 _SLOW = f"its rate limit service takes more than {_SECONDS:g} seconds to say it"
@@ -34,16 +34,17 @@ _STRANGE = "its rate limit service answers with something else"
 
 
 def with_budgets(snapshot: ClusterSnapshot, client: Client, callers: Callers) -> ClusterSnapshot:
-    """Return the snapshot of a cluster with the budgets of its gateway. Raises ApiError as `observe_budgets` does."""
+    """Return the snapshot of a cluster with the budgets of its gateway. Raise ApiError as `observe_budgets` does."""
     budgets = [budget_wire(budget) for budget in observe_budgets(client, callers, snapshot.traffic_policies)]
     entry = {**snapshot.entry, "budgets": budgets} if budgets else snapshot.entry
     return replace(snapshot, entry=entry, requests=sum(client.requests.values()))
 
 
 def observe_budgets(client: Client, callers: Callers, policies: Sequence[Object] | None = None) -> list[ObservedBudget]:
-    """Return the use of the budgets that the gateway of a cluster has. `callers`: whose use is asked for, by
-    CallerPolicy; `policies` are its BackendTrafficPolicies if they were read before. The last requests to be sent: the
-    client waits less for answers from then on. Raises ApiError when the cluster does not answer."""
+    """Return the use of the budgets of a cluster's gateway. Raise ApiError if the cluster does not respond.
+
+    These must be the last requests, because the client then uses a shorter timeout. `callers`: the callers to query, by
+    CallerPolicy. `policies`: the BackendTrafficPolicies, if they were read before."""
     if not callers:
         return []
     traffic_policies = listed(client, ENVOY_API, TRAFFIC) if policies is None else filter(is_ours, policies)
@@ -60,7 +61,7 @@ def observe_budgets(client: Client, callers: Callers, policies: Sequence[Object]
 
 
 def _answered(client: Client, batch: Sequence[Question], answers: dict[Question, Count | None]) -> str:
-    """Add the answers to questions that can be asked at once; the reason why there are none."""
+    """Add the responses to a batch of queries. Return the reason for missing responses, or ""."""
     service_address = (constants.RATE_LIMIT_SERVICE, constants.ENVOY_NAMESPACE, constants.RATE_LIMIT_PORT)
     try:
         answer = client.ask_service(*service_address, "json", budget_use.request(batch), codes=_CODES)

@@ -41,7 +41,7 @@ _KINDS = (
     (f"{constants.GATEWAY_GROUP}/v1", "HTTPRoute"),
     (f"{constants.GATEWAY_GROUP}/v1", "BackendTLSPolicy"),
 )
-"""Kinds that are composed for the control cluster and whose status is read."""
+"""Kinds of objects on the control cluster with a status that runs read."""
 _GATEWAY = (f"{constants.GATEWAY_GROUP}/v1", "Gateway")
 _GATEWAY_CLASS = (f"{constants.GATEWAY_GROUP}/v1", "GatewayClass")
 _UNKNOWN = "callers keep the rights that they have, as it is not known which of them have keys: {}"
@@ -50,22 +50,24 @@ _CHART_LABEL = "app.kubernetes.io/name"
 
 @dataclass(frozen=True)
 class ControlSnapshot:
-    """Snapshot of the control cluster. `entry` is `control` of an observation; `warnings` are for people.
-    `secret_versions` are the resourceVersions of Secrets, by which new values are noticed without being read into
-    anything."""
+    """Snapshot of the control cluster."""
 
     entry: Mapping[str, Any]
+    """Content of `control` in an observation."""
     version: str = ""
     failing_pods: Sequence[Mapping[str, Any]] = ()
     warnings: Sequence[str] = ()
+    """Warnings for users."""
     requests: int = 0
     resources: Sequence[Object] = field(default=(), repr=False)
     secret_versions: Mapping[str, str] = field(default_factory=dict)
+    """The resourceVersions of Secrets, to detect new values without reading them."""
 
 
 def observe_control(client: Client, desired: Expected, fleet: str = "") -> ControlSnapshot:
-    """Read the control cluster. `desired` is what the resources that are known already expect; those that are found
-    there are added. Raises ApiError when it does not answer, or does not let us read what is ours."""
+    """Read the control cluster. Raise ApiError if it does not respond, or if permissions for fleet objects are missing.
+
+    `desired`: the expected objects of known resources. Expected objects of discovered resources are added."""
     version = client.version()
     resources = [
         value for kind in api.KINDS.values() for value in listed(client, kind.group_version(), kind.KIND, labels="")
@@ -116,8 +118,10 @@ def observe_control(client: Client, desired: Expected, fleet: str = "") -> Contr
 
 
 def as_applied(value: Object) -> Object:
-    """A composed object as it was applied, with its status: without what the server filled in by default, which the
-    next run would otherwise take for a difference. Copies of manifests stay as they are, others may write to them."""
+    """Return a composed object with only its applied fields and its status.
+
+    Default values of the server are left out, because the next run would report them as differences. Copies of
+    manifests are unchanged, because other managers can write to them."""
     labels = fields(value, "metadata", "labels")
     applied = owned(value, FIELD_MANAGER)
     if applied is None or labels.get(names.MANAGED_BY_LABEL) != names.MANAGED_BY or names.PUBLISHED_LABEL in labels:
@@ -135,8 +139,9 @@ def no_control() -> ControlSnapshot:
 def observe_gateway(
     client: Client, desired: api.InferenceGateway | None
 ) -> tuple[list[Object], dict[str, Any], list[str]]:
-    """Read the control gateway that an InferenceGateway asks for: its objects, its controller (a Component in its
-    written form), and what could not be read. Raises ApiError."""
+    """Return the objects, the controller, and the read errors of the control gateway of an InferenceGateway.
+
+    The controller is a Component in wire form. Raise ApiError."""
     objects = _gateway(client)
     controller, warnings = _controller(client, desired)
     if desired and objects and not entries(objects[0], "status", "addresses"):
@@ -150,7 +155,7 @@ def observe_gateway(
 
 
 def _node_addresses(client: Client, desired: api.InferenceGateway) -> list[str]:
-    """Addresses of the controller through ports of nodes; empty when its Service is of another type."""
+    """Return the addresses of the controller at node ports, or none for a Service of another type."""
     service_reference = backend_of(desired).own_service
     service = client.get("v1", "Service", service_reference.name, service_reference.namespace)
     if text(service, "spec", "type") != "NodePort":
@@ -159,7 +164,7 @@ def _node_addresses(client: Client, desired: api.InferenceGateway) -> list[str]:
 
 
 def _gateway(client: Client) -> list[Object]:
-    """The Gateway, and the class that it is of."""
+    """Return the Gateway and its GatewayClass."""
     gateway = client.get(*_GATEWAY, constants.CONTROL_GATEWAY, constants.SYSTEM_NAMESPACE)
     if gateway is None:
         return []
@@ -169,10 +174,9 @@ def _gateway(client: Client) -> list[Object]:
 
 
 def _controller(client: Client, gateway: api.InferenceGateway | None) -> tuple[dict[str, Any], list[str]]:
-    """Return whether all that is installed for the gateway runs, and what could not be read.
+    """Return the readiness of all installed components of the gateway, and read errors.
 
-    The Deployments of a chart are found by the label that charts give them (Helm documentation, "Labels and
-    Annotations").
+    The Deployments of a chart are found by the label that charts set (Helm documentation, "Labels and Annotations").
     """
     if gateway is None:
         return {"ready": False, "message": "there is no InferenceGateway"}, []
@@ -199,8 +203,10 @@ def _merged(one: SecretKeys, other: SecretKeys) -> SecretKeys:
 
 
 def _secrets(client: Client, desired: SecretKeys, versions: dict[str, str]) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return the keys of Secrets that have a value, and add their versions. Secrets that we may not read are taken to
-    have what is expected of them: a running endpoint must not be withdrawn because of a missing permission."""
+    """Return the keys of Secrets with a value, and the unreadable Secrets. Add the versions of Secrets to `versions`.
+
+    An unreadable Secret is assumed to have the expected keys, because a missing permission must not withdraw a running
+    endpoint."""
     key_entries, unread = [], []
     for key, keys in sorted(desired.items()):
         namespace, name = key
@@ -237,7 +243,7 @@ def _caller_keys(
 
 
 def _listed_once(secrets: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return each Secret once, as the last entry for it says; sorted."""
+    """Return the Secrets, sorted and without duplicates. The last entry of a Secret has priority."""
     secrets_by_key = {(entry["namespace"], entry["name"]): entry for entry in secrets}
     return [secrets_by_key[secret_key] for secret_key in sorted(secrets_by_key)]
 

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Snapshot of all clusters of a run: an observation of the fleet (`core/observation.py`), and what users ask."""
+"""Snapshot of all clusters of a run: an observation of the fleet (`core/observation.py`), and notes for users."""
 
 from __future__ import annotations
 
@@ -23,13 +23,14 @@ from .observe_control import ControlSnapshot, no_control, observe_control
 
 @dataclass(frozen=True)
 class FleetSnapshot:
-    """Snapshot of a fleet. `others` are clusters of the fleet that are no part of this run, `declared` those that are
-    not read, as their objects are files."""
+    """Snapshot of a fleet."""
 
     control: ControlSnapshot
     clusters: Mapping[str, ClusterSnapshot]
     others: Sequence[str] = ()
+    """Clusters of the fleet outside this run."""
     declared: Sequence[str] = ()
+    """File-based clusters, which are not read."""
 
     @property
     def requests(self) -> int:
@@ -37,7 +38,7 @@ class FleetSnapshot:
         return self.control.requests + sum(snapshot.requests for snapshot in self.clusters.values())
 
     def document(self) -> dict[str, Any]:
-        """The observation: what `core.observation.parse` reads."""
+        """Return the observation in the format of `core.observation.parse`."""
         entries: dict[str, dict[str, Any]] = {name: dict(unreachable(NOT_THIS_RUN).entry) for name in self.others}
         entries |= {name: {"declared": True} for name in self.declared}
         entries |= {name: dict(snapshot.entry) for name, snapshot in self.clusters.items()}
@@ -56,12 +57,12 @@ def observe_fleet(
     write_cache: bool = True,
     fleet: str = "",
 ) -> FleetSnapshot:
-    """Read the control cluster, then all others side by side.
+    """Read the control cluster, and then all other clusters in parallel.
 
-    `resources` (wire form) and the resources on the control cluster determine what is read. `resources` take
+    `resources` (wire form) and the resources on the control cluster determine the objects to read. `resources` take
     precedence. With `before`, only the control cluster is read, and other clusters are copied from that snapshot. The
-    snapshot contains the error of each unreadable cluster. Raises ApiError if the control cluster cannot be read,
-    because all its objects would count as deleted. `fleet`: name of the fleet whose inventories are read, empty for
+    snapshot contains the error of each unreadable cluster. Raise ApiError if the control cluster cannot be read,
+    because all its objects would count as deleted. `fleet`: name of the fleet with the inventories to read, empty for
     none.
     """
     names = {connection.name for connection in connections}

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Kinds that OpenShift alone has, read by its dynamic client. A cluster is OpenShift if it serves their API group."""
+"""OpenShift kinds, read by the OpenShift dynamic client. A cluster is OpenShift if it serves their API group."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from .errors import ConnectionInvalid, NotFound
 
 
 def is_openshift(client: Client) -> bool:
-    """Return whether a cluster is OpenShift, by its API groups."""
+    """Return True if a cluster is OpenShift, by its API groups."""
     return client.serves(*CONSTRAINTS)
 
 
 def constraint_names(client: Client) -> frozenset[str]:
-    """Return the names of the SecurityContextConstraints. Raises NotServed."""
+    """Return the names of the SecurityContextConstraints. Raise NotServed."""
     constraints = _resource(client, *CONSTRAINTS, "list SecurityContextConstraints").get().to_dict()
     return frozenset(text(value, "metadata", "name") for value in constraints.get("items") or ())
 
 
 def gateway_route(client: Client) -> Object | None:
-    """Return the Route that exposes the gateway of a workload cluster; None where there is none."""
+    """Return the Route that exposes the gateway of an inference cluster, or None without one."""
     name, namespace = constants.WORKLOAD_GATEWAY, constants.ENVOY_NAMESPACE
     if not client.serves(*ROUTE):
         return None

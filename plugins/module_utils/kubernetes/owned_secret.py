@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""A Secret on the control cluster that is ours: known by its labels, never taken from another owner."""
+"""Secret of the fleet on the control cluster. It is recognized by its labels, and never acquired from another owner."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from .connection import SecretRef
 from .errors import ApiError
 
 FIELD_MANAGER = "modelplane.fleet.provision"
-"""Not that of applying, which would take the Secret for one of its own that is no longer desired."""
+"""Differs from the field manager of builds, which would prune the Secret as an undesired object."""
 
 _KIND = ("v1", "Secret")
 
 
 def labels(more: Mapping[str, str]) -> dict[str, str]:
-    """The labels of such a Secret."""
+    """Return the labels of such a Secret."""
     return {**more, names.MANAGED_BY_LABEL: names.MANAGED_BY}
 
 
 def read(control: Client, place: SecretRef) -> Object | None:
-    """The Secret; None where there is none. Raises ApiError."""
+    """Return the Secret, or None if it does not exist. Raise ApiError."""
     return control.get(*_KIND, place.name, place.namespace)
 
 
 def check_ours(control: Client, place: SecretRef, live: Object | None, desired: Mapping[str, str], what: str) -> None:
-    """Raises ApiError for a Secret that is not ours. `what`: what it holds, such as "the kubeconfig"."""
+    """Raise ApiError for a Secret that the fleet did not create. `what`: its content, such as "the kubeconfig"."""
     have = fields(live, "metadata", "labels")
     if live is None or all(
         have.get(key) == desired[key] for key in (names.MANAGED_BY_LABEL, names.CLUSTER_LABEL) if key in desired
@@ -52,12 +52,12 @@ def check_ours(control: Client, place: SecretRef, live: Object | None, desired: 
 
 
 def write(control: Client, place: SecretRef, desired: Mapping[str, str], value: str, live: Object | None) -> None:
-    """Put a text in it, and make it and its namespace where they are not there. Raises ApiError."""
+    """Write a text to the Secret. Create the Secret and its namespace if they do not exist. Raise ApiError."""
     if live is None:
         _make_namespace(control, place.namespace)
     metadata: dict[str, object] = {"name": place.name, "namespace": place.namespace, "labels": dict(desired)}
     if live is not None:
-        # That very Secret, and none that took its place meanwhile.
+        # The UID ensures that another Secret with the same name is not changed.
         metadata["uid"] = text(live, "metadata", "uid")
     secret = {
         "apiVersion": "v1",
@@ -67,17 +67,17 @@ def write(control: Client, place: SecretRef, desired: Mapping[str, str], value: 
         "type": text(live, "type") or "Opaque",
         "data": {place.key: base64.b64encode(value.encode("utf-8")).decode("ascii")},
     }
-    # A key or label of ours that another manager set is set right; in a Secret that is new to us none can be.
+    # Keys and labels of the fleet that another manager changed are overridden. A new Secret has no other manager.
     control.apply(secret, manager=FIELD_MANAGER, force=live is not None)
 
 
 def delete(control: Client, place: SecretRef, live: Object) -> bool:
-    """Delete that very Secret; whether it was still there. Raises ApiError."""
+    """Delete the Secret with the UID of `live`. Return True if it still existed. Raise ApiError."""
     return bool(control.delete(*_KIND, place.name, place.namespace, uid=text(live, "metadata", "uid")))
 
 
 def _make_namespace(control: Client, namespace: str) -> None:
-    """A namespace that is not there. That of the system is labelled, as it is ours; another one is the user's."""
+    """Create a missing namespace. Only the system namespace gets the fleet label. Other namespaces belong to users."""
     if control.get("v1", "Namespace", namespace) is not None:
         return
     if namespace == SYSTEM_NAMESPACE:

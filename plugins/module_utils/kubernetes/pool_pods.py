@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Pods that keep the nodes of a pool: all but those that every node has."""
+"""Pods that keep the nodes of a pool: all pods except DaemonSet pods and static pods."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from .client import Client
 
 _ENDED = ("Succeeded", "Failed")
 _OF_EVERY_NODE = ("DaemonSet", "Node")
-"""Owners of pods that come with a node and go with it: DaemonSets, and the node itself of static pods."""
+"""Owners of pods that exist only with their node: DaemonSets, and the node itself for static pods."""
 
 
 def pods_on_pool(client: Client, pool: str) -> list[Object]:
-    """Return the pods on the nodes of a pool that are not of every node, with the replicas' pods that wait for one.
+    """Return the pods on the nodes of a pool, and pending replica pods for it, without DaemonSet and static pods.
 
-    Costs two LIST requests. Raises ApiError.
+    Requires two LIST requests. Raise ApiError.
     """
     pool_nodes = client.list("v1", "Node", labels=f"{names.POOL_LABEL}={pool}").items
     nodes = {text(node, "metadata", "name") for node in pool_nodes}
@@ -24,10 +24,7 @@ def pods_on_pool(client: Client, pool: str) -> list[Object]:
 
 
 def replicas_on_pool(client: Client, pool: str) -> list[str]:
-    """Return the replicas with running or pending pods on a node pool, as `NAMESPACE/NAME`.
-
-    Raises ApiError.
-    """
+    """Return the replicas with running or pending pods on a node pool, as `NAMESPACE/NAME`. Raise ApiError."""
     labels = [fields(pod, "metadata", "labels") for pod in pods_on_pool(client, pool) if is_ours(pod)]
     return sorted(
         {
@@ -38,7 +35,7 @@ def replicas_on_pool(client: Client, pool: str) -> list[str]:
 
 
 def is_ours(pod: Object) -> bool:
-    """Return whether a pod is one of a replica."""
+    """Return True if a pod belongs to a replica."""
     return bool(text(pod, "metadata", "labels", names.REPLICA_LABEL))
 
 
@@ -53,7 +50,7 @@ def _keeps(pod: Object, pool: str, nodes: set[str]) -> bool:
 
 
 def _selected(pod: Object) -> set[str]:
-    """Return the pools whose nodes a pod of a replica takes: one by its selector, or several by its affinity."""
+    """Return the pools that a replica's pod can run on: one pool by its selector, or several pools by its affinity."""
     required = fields(pod, "spec", "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
     pools = {text(pod, "spec", "nodeSelector", names.POOL_LABEL)}
     for term in entries(required, "nodeSelectorTerms"):

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Requests to one API server with all that it takes to get an answer: credentials, repetitions, messages."""
+"""Requests to one API server, with credentials, retries, and error messages."""
 
 from __future__ import annotations
 
@@ -34,37 +34,36 @@ from .errors import (
 from .target import Target
 from .transport import LARGEST_ANSWER, Answer, Transport
 
-# What one request may take on a server that was not there for the one before.
+# Timeout of a request to a server that was unreachable for the previous request.
 _SHORT_SECONDS = 5.0
 _MOST_WARNINGS = 50
 WRITES = frozenset({"apply", "create", "replace", "patch", "delete"})
-"""Verbs of Requester.sent that change something on the server. What was only tried is counted as "dry-run"."""
+"""Verbs of Requester.sent that change objects on the server. Dry runs have the verb "dry-run"."""
 # Characters of a token that is part of no other word.
 _LONG = 16
 
 
 @dataclass(frozen=True)
 class Call:
-    """A request, and what may be done about it when its fate is unknown.
-
-    `action`: words for messages. `once`: it is not repeated, and whatever comes is its answer.
-    """
+    """Request, with its retry policy for an unknown outcome."""
 
     verb: str
     method: str
     path: str
     action: str
+    """Verb phrase for messages."""
     query: Mapping[str, str]
     body: Mapping[str, Any] | None = None
     content_type: str = ""
     kind: str = ""
     once: bool = False
+    """The request is not retried, and any response is its result."""
 
 
 class Requester:
-    """Sends requests to one server. Safe for several threads.
+    """Sender of requests to one server. Thread-safe.
 
-    `lost`: whether the lock was lost under which they are sent; nothing is written from then on.
+    `lost`: returns True if the lock for these requests was lost. Nothing is written afterwards.
     """
 
     def __init__(
@@ -131,7 +130,7 @@ class Requester:
         return parsed
 
     def check(self, call: Call, answer: Answer) -> None:
-        """Raise what an answer says that is none of 2xx."""
+        """Raise the error of a response without a 2xx code."""
         if 200 <= answer.code < 300:
             return
         if 300 <= answer.code < 400:
@@ -175,7 +174,7 @@ class Requester:
         return data
 
     def answer(self, call: Call) -> tuple[Answer, bool]:
-        """The answer after all attempts, and whether an earlier attempt may have had its effect as well."""
+        """Return the response after all attempts, and True if an earlier attempt might have had an effect too."""
         timeout = min(self.timeout, _SHORT_SECONDS) if self._down else self.timeout
         attempts = Attempts(0 if self._down or call.once else self.retries, timeout)
         unsure = renewed = False
@@ -212,7 +211,7 @@ class Requester:
             return answer, unsure
 
     def events(self, call: Call, deadline: float) -> Iterator[tuple[str, Object]]:
-        """One stream to its end, however it ends."""
+        """Yield the events of one stream until its end."""
         attempts = Attempts(self.retries, self.timeout)
         renewed = False
         while (remaining_seconds := deadline - time.monotonic()) > 0:
@@ -242,7 +241,7 @@ class Requester:
                 self.check(call, answer)
 
     def _lines(self, call: Call, pieces: Iterator[bytes], deadline: float) -> Iterator[tuple[str, Object]]:
-        """The events of a stream; a last line that was cut is dropped, as it comes again."""
+        """Yield the events of a stream. A truncated last line is dropped, because the server sends it again."""
         buffer = bytearray()
         for piece in pieces:
             buffer += piece
@@ -288,7 +287,7 @@ class Requester:
             self._warn(f"cluster {self.name}: the connection to {shown_url(target.server)} is not encrypted")
 
     def _renew(self, call: Call) -> bool:
-        """Other credentials after a 401: renewed ones, or those that the kubeconfig has by now."""
+        """Use other credentials after a response 401: renewed credentials, or current credentials of the kubeconfig."""
         with self.lock:
             try:
                 if self._target is not None and self._target.credentials.renew():
@@ -313,7 +312,7 @@ class Requester:
             self.warnings.append(text)
 
     def _hear(self, answer: Answer) -> None:
-        """Keep the warnings that come with an answer (RFC 7234, 5.5: `299 - "text"`)."""
+        """Store the warnings in a response (RFC 7234, 5.5: `299 - "text"`)."""
         warning = answer.headers.get("warning", "")
         if warning:
             with self.lock:
@@ -334,14 +333,14 @@ def _asked(answer: Answer) -> float | None:
 
 
 def _passes(answer: Answer) -> bool:
-    """Return True if the same request may have another answer a little later."""
+    """Return True if the same request might have another response later."""
     if answer.code == 500:
         return not unfit(500, str(parse_status(answer.body).get("message") or ""))
     return answer.code in RETRIED_CODES
 
 
 def _secret_values(body: Mapping[str, Any] | None) -> set[str]:
-    """Values of a Secret that was sent, which no message may repeat."""
+    """Return the values of a sent Secret. Messages must not contain them."""
     secret_values: set[str] = set()
     for field in ("data", "stringData"):
         values = (body or {}).get(field)

@@ -1,10 +1,11 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Secrets on a workload cluster where only those of some namespaces may be read.
+"""Secrets on an inference cluster with read permissions in some namespaces only.
 
-RBAC knows no label selectors: who may list our Secrets in all namespaces may read every Secret. So the rights that are
-meant for workload clusters (`roles/control_plane/files/rbac/workload-cluster.yaml`) have no Secrets, but the permission
-to bind a ClusterRole for them in namespaces of the fleet. Where Secrets of one are refused, that is done.
+RBAC does not support label selectors: permission to list the fleet's Secrets in all namespaces includes every Secret.
+The permissions for inference clusters (`roles/control_plane/files/rbac/workload-cluster.yaml`) therefore do not include
+Secrets. They include the permission to bind a ClusterRole for Secrets in namespaces of the fleet. If Secrets in such a
+namespace are forbidden, the run binds this ClusterRole.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ _POLL_SECONDS = 0.1
 
 
 class SecretAccess:
-    """The Secrets of namespaces, opened where they are refused. `narrow`: those of all at once are."""
+    """Access to the Secrets of namespaces. Forbidden namespaces are opened.
+
+    `narrow`: True if listing Secrets of all namespaces is forbidden."""
 
     def __init__(self, client: Client, *, check_mode: bool) -> None:
         self._client = client
@@ -38,8 +41,9 @@ class SecretAccess:
         self._opened: set[str] = set()
 
     def listed(self, namespace: str, labels: str = "", *, opened: bool = True) -> Sequence[Object]:
-        """The Secrets of a namespace; none in check mode where they would only be opened. Raises Forbidden, at once
-        without `opened`."""
+        """Return the Secrets of a namespace. Raise Forbidden, immediately without `opened`.
+
+        In check mode, return no Secrets of a namespace that a run would open."""
         try:
             return self._list(namespace, labels)
         except Forbidden:
@@ -48,7 +52,7 @@ class SecretAccess:
         return () if self._check_mode else self._list(namespace, labels)
 
     def open(self, namespace: str) -> bool:
-        """Bind the ClusterRole to ourselves in a namespace; False where that is refused, or there is none of it."""
+        """Bind the ClusterRole to this user in a namespace. Return False if this is forbidden or impossible."""
         if namespace in self._opened:
             return True
         try:
@@ -79,7 +83,7 @@ class SecretAccess:
 
     def _binding(self, namespace: str) -> Object:
         self._user = self._user or self._who_am_i()
-        # Two users of one cluster do not take each other's binding.
+        # Two users of one cluster must not replace each other's binding.
         name = f"modelplane-secrets-{hashlib.sha256(self._user.encode()).hexdigest()[:10]}"
         return {
             "apiVersion": f"{_RBAC}/v1",
@@ -94,7 +98,7 @@ class SecretAccess:
         }
 
     def _who_am_i(self) -> str:
-        """Our own name there (authentication.k8s.io/v1, SelfSubjectReview, which everybody may create)."""
+        """Return the user name of the client (authentication.k8s.io/v1, SelfSubjectReview, without permissions)."""
         review = {
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "SelfSubjectReview",

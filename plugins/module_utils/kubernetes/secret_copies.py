@@ -1,8 +1,8 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Secrets that are copied from the control cluster to workload clusters, key by key, as the plan says.
+"""Secrets that runs copy from the control cluster to inference clusters, key by key, according to the plan.
 
-Their values go from one API server to the other and nowhere else: to no file, no result, no message.
+Their values are sent only from one API server to the other: to no file, no result, and no message.
 """
 
 from __future__ import annotations
@@ -29,17 +29,21 @@ _ODD_KEY = "is hardly what a provider gave: write the key alone, without spaces,
 
 @dataclass(frozen=True)
 class Copies:
-    """For one workload cluster: the Secrets that it should have, those that stay as they are because the source cannot
-    be read now, and why."""
+    """Copies of Secrets for one inference cluster."""
 
     desired: tuple[Object, ...] = ()
+    """Desired Secrets."""
     held: frozenset[Key] = frozenset()
+    """Frozen Secrets with an unreadable source."""
     notes: tuple[str, ...] = ()
+    """Reasons for frozen Secrets."""
 
 
 class Sources:
-    """The Secrets of the control cluster, each asked for once, and none after the server failed: `error` says why.
-    One that we may not read does not keep others from being read. Without a client none can be read."""
+    """Secrets of the control cluster. Each Secret is read once.
+
+    After an error of the server, no further Secret is read, and `error` contains the error. A forbidden Secret does not
+    prevent reading others. Without a client, no Secret is readable."""
 
     def __init__(self, control: Client | None) -> None:
         self._control = control
@@ -48,11 +52,11 @@ class Sources:
         self.error: ApiError | None = None
 
     def labelled(self, namespace: str, labels: Mapping[str, Any]) -> tuple[dict[str, str], list[str], str]:
-        """The values of all keys (base64) of the Secrets with these labels, and which were left out; or, without any,
-        why they are not known.
+        """Return all keys and values (Base64) of the Secrets with these labels, the skipped keys, and an error.
 
-        Of keys with one name it is that of the first Secret, by name. Of several with one value it is the first, as
-        Envoy Gateway refuses all keys where one is there twice."""
+        The error is the reason for unknown values. If several Secrets have the same key, the first Secret by name is
+        used. If several keys have the same value, the first key is used, because Envoy Gateway rejects all keys if one
+        value is duplicated."""
         if self._control is None:
             return {}, [], "no control cluster is given to copy from"
         if self.error is None:
@@ -84,7 +88,7 @@ class Sources:
         return values, left_out, ""
 
     def value(self, namespace: str, name: str, key: str) -> tuple[str, str]:
-        """The value of a key (base64, as the API has it) or, with an empty one, why there is none."""
+        """Return the value of a key (Base64), and the reason for an empty value."""
         if self._control is None:
             return "", "no control cluster is given to copy from"
         secret_key = (namespace, name)
@@ -137,8 +141,9 @@ def copies(plan: Iterable[Mapping[str, Any]], cluster: str, sources: Sources) ->
 
 
 def _values(source: Mapping[str, Any], key: str, sources: Sources) -> tuple[dict[str, str], list[str], str]:
-    """Return the copied values of one entry of a plan, by key, and the omitted keys; empty with the reason if the
-    source is unreadable."""
+    """Return the copied values of one entry of a plan, by key, and the omitted keys.
+
+    If the source is unreadable, return no values and the reason."""
     namespace, labels = text(source, "namespace"), fields(source, "matchLabels")
     if labels:
         return sources.labelled(namespace, labels)
@@ -147,12 +152,12 @@ def _values(source: Mapping[str, Any], key: str, sources: Sources) -> tuple[dict
 
 
 def _is_usable(value: str) -> bool:
-    """Return whether a value (base64) can be sent in a header. Another one would keep Envoy from learning any key."""
+    """Return True if a header can contain a value (Base64). Envoy loads no keys if one value is invalid."""
     return _is_sent(value) and len(base64.b64decode(value)) <= _LONGEST_KEY
 
 
 def _is_sent(value: str) -> bool:
-    """Return whether a value (base64) is visible ASCII, as keys are."""
+    """Return True if a value (Base64) is visible ASCII, like all keys."""
     try:
         return _VISIBLE.fullmatch(base64.b64decode(value)) is not None
     except ValueError:

@@ -31,7 +31,7 @@ class Account:
 
 @dataclass(frozen=True)
 class Written:
-    """Outcome for a file; `expires` is when its token ends (RFC 3339), empty in check mode for one to be made."""
+    """Result for a file. `expires`: end of its token (RFC 3339), empty for a new token in check mode."""
 
     path: str
     changed: bool
@@ -41,9 +41,10 @@ class Written:
 def ensure(
     client: Client, account: Account, path: Path, *, seconds: int, renew_before: float, now: datetime, check_mode: bool
 ) -> Written:
-    """A kubeconfig of the account at the path, readable for its owner alone. A new one is written where there is none,
-    where it is for another server or account, and when its token ends within `renew_before` seconds. Raises ApiError,
-    and OSError when the file cannot be written."""
+    """Write a kubeconfig of the account to the path, readable only for its owner. Raise ApiError and OSError.
+
+    A new kubeconfig is written if the file does not exist, if it is for another server or account, and if its token
+    expires within `renew_before` seconds."""
     target = client.target()
     live = client.get("v1", "ServiceAccount", account.name, account.namespace)
     if live is None and not check_mode:
@@ -72,7 +73,7 @@ def ensure(
 
 
 def _read(path: Path) -> Mapping[str, Any]:
-    """Return the content of the file; nothing when it is not there or is something else."""
+    """Return the content of the file, or an empty value for a missing or other file."""
     try:
         data = path.read_bytes()
     except OSError:
@@ -96,7 +97,7 @@ def _without_token(kubeconfig: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _end(token: str, uid: str) -> datetime | None:
-    """Return the end of a token of the account with this uid; None for others (KEP-1205: claims of bound tokens)."""
+    """Return the end of a token of the account with this UID, or None for others (KEP-1205: claims of bound tokens)."""
     segments = token.split(".")
     if len(segments) != 3:
         return None

@@ -1,9 +1,9 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Snapshot of a cluster before anything is installed there, for `core/checks`. Nothing is written.
+"""Snapshot of a cluster before an installation, for `core/checks`. Nothing is written.
 
-What may not be read is noted, as it is one of the findings. Whether something is allowed is asked of the API server's
-own authorizer, by reviews (authorization.k8s.io/v1), which leave nothing behind.
+Forbidden kinds are recorded, because they are one of the findings. Permissions are checked with the authorizer of the
+API server, by reviews (authorization.k8s.io/v1) that are not stored.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _AT_A_TIME = 8
 
 
 def take_snapshot(client: Client, desired: Desired, recorded_in: str = "") -> Snapshot:
-    """See all that a check goes by. `recorded_in`: as the module helm_release_info has it."""
+    """Return a snapshot with all data for the checks. `recorded_in`: as in the module helm_release_info."""
     read = _Reading(client)
     slices = [
         value
@@ -71,14 +71,14 @@ def take_snapshot(client: Client, desired: Desired, recorded_in: str = "") -> Sn
 
 
 class _Reading:
-    """Lists of one cluster, and what of it could not be read."""
+    """Lists of one cluster, and its read errors."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
         self.unread: dict[str, str] = {}
 
     def all(self, api_version: str, kind: str, **selection: str) -> Sequence[Object]:
-        """The objects of a kind; none where it is not served or may not be read."""
+        """Return the objects of a kind, or none if it is not served or is forbidden."""
         return self.try_to(kind, lambda: self._client.list(api_version, kind, **selection).items, ())
 
     def try_to(self, kind: str, action: Callable[[], T], otherwise: T) -> T:

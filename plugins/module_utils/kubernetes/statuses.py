@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The status of the fleet's resources onto the control cluster, through the status subresource alone."""
+"""Writes of the status of the fleet's resources to the control cluster, only through the status subresource."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _SUBRESOURCE = "status"
 
 
 def apply_statuses(client: Client, desired: Sequence[Object], *, check_mode: bool) -> list[Result]:
-    """Write each status that differs from the live one; a result for each that was written or could not be.
+    """Write each status that differs from the live status. Return a result for each written or failed status.
 
-    A resource that is not on the control cluster (it is a manifest in a folder) is passed over. One list request per
-    kind. Raises what concerns the whole server.
+    A resource that is not on the control cluster (but in a manifest in a directory) is skipped. Requires one list
+    request per kind. Raise errors of the whole server.
     """
     by_kind: dict[tuple[str, str], list[Object]] = {}
     for value in desired:
@@ -53,8 +53,10 @@ def _same(desired: Object, live: Object) -> bool:
 
 
 def _canonical(value: Any) -> Any:
-    """A value in which the order of maps in lists does not matter: conditions are found by their type. No one owns a
-    list of maps that is empty, so what is empty counts as missing."""
+    """Return a value with sorted lists and without empty lists and maps.
+
+    The order of maps in lists is ignored, because conditions are found by their type. An empty list of maps has no
+    field owner, so an empty value counts as missing."""
     if isinstance(value, dict):
         canonical_fields = {key: _canonical(content) for key, content in value.items()}
         return {key: content for key, content in canonical_fields.items() if content not in ({}, [])}

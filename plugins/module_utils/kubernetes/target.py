@@ -12,22 +12,22 @@ from .credentials import AccessError, Credentials, Fixed
 
 @dataclass(frozen=True)
 class Target:
-    """`server`: URL. `ca`: PEM text, empty for the certificates that the machine trusts.
-
-    `proxy`: URL, empty for what the environment says (HTTPS_PROXY, NO_PROXY).
-    """
+    """Address and credentials of an API server."""
 
     server: str
+    """URL."""
     credentials: Credentials = field(default_factory=Fixed, repr=False)
     ca: str = field(default="", repr=False)
+    """PEM text of the CA, empty for the certificates that the machine trusts."""
     verify: bool = True
     tls_server_name: str = ""
     proxy: str = field(default="", repr=False)
+    """URL of the proxy, empty for the proxy of the environment (HTTPS_PROXY, NO_PROXY)."""
     impersonate: str = ""
 
 
 def checked_url(text: str, what: str, schemes: tuple[str, ...]) -> str:
-    """The URL without a slash at its end; raises AccessError, which repeats it only where it cannot hold a password."""
+    """Return the URL without a final slash. Raise AccessError, with the URL only if it cannot contain a password."""
     url = text.strip().rstrip("/")
     try:
         address = urlsplit(url)

@@ -30,13 +30,13 @@ from .target import Target, checked_url
 USER_AGENT = "modelplane.fleet"
 _CONNECTIONS = 32
 _CHUNK = 1 << 16
-# An answer may take longer than each wait for it, but not for ever: a trickle would never run into a socket's timeout.
+# A response can take longer than each wait, but not forever: slow data would never reach the timeout of a socket.
 _ANSWER_TIMES = 3
 LARGEST_ANSWER = 64 << 20
-"""Bytes, unpacked, of an answer, or of an event of a watch, unless something else is asked for. A page of a list has
-500 objects; of large ones there are few."""
+"""Default maximum size of an unpacked response, or of an event of a watch, in bytes. A page of a list contains 500
+objects, or fewer large objects."""
 _LARGEST_ERROR = 1 << 20
-# Of the library and of the system; the others are what numbers in headers and chunks lead to that no server sends.
+# Errors of the library and of the system. The other errors are caused by invalid numbers in headers and chunks.
 _BROKEN = (HTTPError, OSError, ValueError, ArithmeticError, MemoryError)
 _PROXY_SCHEMES = ("http", "https", "socks5", "socks5h")
 
@@ -51,10 +51,10 @@ class Answer:
 
 
 class Transport:
-    """Connections to one server, made when they are needed. Safe for several threads."""
+    """Connections to one server, opened on first use. Thread-safe."""
 
     def __init__(self, target: Target, limit: int = LARGEST_ANSWER) -> None:
-        """`limit`: bytes of the largest answer. Raises AccessError for certificates and proxies that cannot be used."""
+        """`limit`: bytes of the largest answer. Raise AccessError for certificates and proxies that cannot be used."""
         self._target = target
         self._limit = limit
         self._proxy = target.proxy or environment_proxy(target.server)
@@ -62,7 +62,7 @@ class Transport:
         self._connections = _connections(target, self._proxy, self._certificate)
 
     def outdated(self) -> bool:
-        """Return True if the client certificate is another one than that of these connections."""
+        """Return True if the client certificate differs from the certificate of these connections."""
         return self._target.credentials.certificate() != self._certificate
 
     def send(
@@ -75,10 +75,10 @@ class Transport:
         content_type: str = "",
         timeout: float,
     ) -> Answer:
-        """One request, whole answer; `timeout` (seconds) is for the connection, and for every wait for the answer,
-        which ends after three times as long.
+        """Send one request and return its complete response.
 
-        Raises TransportError where there is no whole answer, AccessError where there are no credentials.
+        `timeout`: seconds for the connection, and for each wait during the response. The response must end after three
+        times this period. Raise TransportError without a complete response, and AccessError without credentials.
         """
         try:
             with within(timeout * _ANSWER_TIMES, self._limit):
@@ -91,7 +91,7 @@ class Transport:
     def stream(
         self, path: str, *, query: Mapping[str, str], timeout: float, connect: float
     ) -> Iterator[Iterator[bytes] | Answer]:
-        """A request whose answer comes in pieces: an iterator of bytes, or an Answer where the code is none of 2xx."""
+        """Send a request with a response in parts. Yield an iterator of bytes, or an Answer without a 2xx code."""
         response = None
         try:
             end = time.monotonic() + connect + timeout
@@ -106,7 +106,7 @@ class Transport:
                 response.close()
 
     def close(self) -> None:
-        """Close the connections; the next request makes new ones."""
+        """Close the connections. The next request opens new connections."""
         self._connections.clear()
 
     def _request(
@@ -168,7 +168,7 @@ def _connections(target: Target, proxy: str, certificate: ClientCertificate | No
 
 
 def _socket_options() -> list[tuple[int, int, int]]:
-    """Return the socket options of the library with keepalive, which detects a lost peer of a watch within a minute."""
+    """Return the socket options of the library with keepalive, to detect a lost peer of a watch within a minute."""
     options = [(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1), (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)]
     for name, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
         if hasattr(socket, name):
@@ -178,9 +178,10 @@ def _socket_options() -> list[tuple[int, int, int]]:
 
 @functools.lru_cache(maxsize=1024)
 def tls_context(ca: str, verify: bool, certificate: ClientCertificate | None) -> ssl.SSLContext:
-    """TLS as client-go does it: every certificate of the CA text is an anchor, and old CAs without key identifiers do.
+    """Return a TLS context that accepts the same certificates as client-go.
 
-    Python 3.13 refuses such CAs by default (VERIFY_X509_STRICT), many clusters have one.
+    Every certificate in the CA text is an anchor, including old CAs without key identifiers. Python 3.13 rejects such
+    CAs by default (VERIFY_X509_STRICT), but many clusters have one.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -206,7 +207,7 @@ def tls_context(ca: str, verify: bool, certificate: ClientCertificate | None) ->
 
 
 def _load_certificate(context: ssl.SSLContext, pair: ClientCertificate) -> None:
-    """OpenSSL's interface reads keys from files only: one in memory where that exists, else removed at once."""
+    """Load a client certificate. OpenSSL reads keys only from files, so use a file in memory or a temporary file."""
     data = f"{pair.certificate.rstrip()}\n{pair.key.rstrip()}\n".encode()
     try:
         if hasattr(os, "memfd_create"):
@@ -227,8 +228,7 @@ def _load_certificate(context: ssl.SSLContext, pair: ClientCertificate) -> None:
 
 
 def _pieces(response: Any, end: float) -> Iterator[bytes]:
-    """Yield the pieces of an answer. The limit holds for each wait alone, as others send requests in this thread
-    meanwhile."""
+    """Yield the parts of a response. The time limit applies to each wait, because the thread has other requests."""
     pieces = response.stream(_CHUNK, decode_content=True)
     while True:
         with within(end - time.monotonic()):

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Waiting until objects do what they are there for: by watching them, not by asking again and again."""
+"""Waiting for the readiness of objects with watches instead of polling."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from .labelled_objects import OURS
 
 _LEAST_SECONDS = 0.1
 _POLL_SECONDS = 0.5
-# Of how many workloads the pods are asked what keeps them from starting.
+# Maximum number of workloads with explained pod failures.
 _MOST_EXPLAINED = 20
 _EXPLAIN_SECONDS = 10.0
-"""Seconds after which pods are asked that, while their workload is waited for: it does not change when they fail."""
+"""Interval in seconds for reading failures of pods during a wait, because failing pods do not change their workload."""
 
 
 def wait_ready(
@@ -35,10 +35,10 @@ def wait_ready(
     labels: str = OURS,
     progress: Progress = unseen,
 ) -> dict[Key, Readiness]:
-    """The readiness of objects once all are ready or have failed for good, or when the time is over.
+    """Return the readiness of objects when all are ready or have permanently failed, or at the deadline.
 
-    One kind after the other is watched: all of them have to settle anyway, so the order costs nothing. With `explain`
-    the pods of workloads that are not ready are asked why. Only objects with `labels` (a selector) are read.
+    Kinds are watched one after the other. Their order does not matter, because all objects must settle. `explain`:
+    include the failures of pods of workloads that are not ready. `labels`: selector of the objects to read.
     """
     with progress(client.name, awaited(objects, "to be ready"), usual(objects)) as seen:
         view = _View(client, {Key.of(value): value for value in objects}, seen)
@@ -64,7 +64,7 @@ def summary(states: Mapping[Key, Readiness], of: int, why: str = "") -> str:
 
 @dataclass
 class _View:
-    """View of objects while they are waited for. `settled`: those that are waited for no more."""
+    """View of awaited objects. `settled`: objects that are no longer awaited."""
 
     client: Client
     objects: Mapping[Key, Object]
@@ -74,7 +74,7 @@ class _View:
     _due: float = field(default_factory=lambda: time.monotonic() + _EXPLAIN_SECONDS)
 
     def show(self, found: Mapping[Key, Readiness]) -> None:
-        """Show the first object that is not ready, with what was last heard of its pods."""
+        """Show the first object that is not ready, with the last known failures of its pods."""
         states = {**self.settled, **found}
         first_key = next((key for key, state in states.items() if not state.ready), None)
         if first_key is not None and time.monotonic() >= self._due:
@@ -102,7 +102,7 @@ def _wait_ready(
 
 
 def wait_gone(client: Client, objects: Mapping[Key, str], seconds: float, progress: Progress = unseen) -> set[Key]:
-    """Wait until all objects (key and apiVersion) are deleted, and return those that still exist at the deadline."""
+    """Wait until all objects (key and apiVersion) are deleted, and return the remaining objects at the deadline."""
     with progress(client.name, f"{count(len(objects), 'object')} to be gone", "") as seen:
         return _wait_gone(client, objects, time.monotonic() + seconds, seen)
 
@@ -182,7 +182,7 @@ def _explained(client: Client, value: Object, state: Readiness) -> Readiness:
 
 
 def _failures_of_pods(client: Client, value: Object) -> str:
-    """Return the failures of the pods of a workload; "" if none is known."""
+    """Return the failures of the pods of a workload, or "" without known failures."""
     selector = _pods_of(value)
     if not selector:
         return ""
@@ -194,7 +194,7 @@ def _failures_of_pods(client: Client, value: Object) -> str:
 
 
 def _pods_of(value: Object) -> str:
-    """A label selector for the pods of a workload; empty for what has none."""
+    """Return a label selector for the pods of a workload, or "" for other kinds."""
     name = text(value, "metadata", "name")
     kind = text(value, "kind")
     if kind == "LeaderWorkerSet":

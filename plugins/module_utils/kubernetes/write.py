@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Write one object to one API server: created, updated, or recreated where it cannot be changed."""
+"""Writes of one object to one API server: create, update, or recreate an object that cannot be changed."""
 
 from __future__ import annotations
 
@@ -41,27 +41,23 @@ GONE: frozenset[Action] = frozenset({"deleted", "unchanged"})
 """Actions of successful deletions."""
 
 SERVED_SECONDS = 30.0
-"""Seconds that a kind may take to be served after its definition was applied."""
+"""Maximum seconds until a kind is served after its CRD was applied."""
 
 _POLL_SECONDS = 0.25
 # How often an object is applied that another writer changes or makes at that very moment.
 _MOST_RACES = 3
-# Validation repeats the value that it refuses, all of a pod template if need be, with whatever its variables hold.
+# Validation repeats the rejected value, such as a complete pod template with the secret values of its variables.
 _REPEATED = re.compile(r"((?:Invalid|Unsupported|Duplicate) value: )[{\[](?:.*[}\]](?=: )|.*$)", re.DOTALL)
 _VOLATILE = ("managedFields", "resourceVersion", "generation")
 WHOLE_SERVER = (Unreachable, Unauthorized, Throttled, LockLost)
-"""Errors after which nothing more is sent to a server."""
+"""Errors that prevent all further requests to a server."""
 
 _TWIN = "-modelplane-check"
 
 
 @dataclass(frozen=True)
 class Result:
-    """Result for one object. `before` and `after` are it as the server showed it (None: not there).
-
-    `ready`: whether it does what it is there for; None where that is unknown. `message` says why not, or what was
-    noteworthy. `subresource`: the part of the object that this is about, where it is not the whole.
-    """
+    """Result for one object."""
 
     kind: str
     namespace: str
@@ -69,10 +65,15 @@ class Result:
     api_version: str
     action: Action
     message: str = ""
+    """Reason for an object that is not ready, or a note."""
     before: Object | None = None
+    """Object on the server before the write, None if it did not exist."""
     after: Object | None = None
+    """Object on the server after the write, None if it does not exist."""
     ready: bool | None = None
+    """True if the object is ready. None if unknown."""
     subresource: str = ""
+    """Changed subresource, empty for the whole object."""
 
     @property
     def key(self) -> Key:
@@ -81,7 +82,7 @@ class Result:
 
 
 def result(value: Object, action: Action, message: str = "", **details: Any) -> Result:
-    """A result for an object."""
+    """Return a result for an object."""
     key = Key.of(value)
     return Result(key.kind, key.namespace, key.name, text(value, "apiVersion"), action, message, **details)
 
@@ -92,7 +93,7 @@ def refusal(error: ApiError) -> str:
 
 
 def content(live: Object | None) -> Any:
-    """An object without what changes by itself: status, versions, whose its fields are."""
+    """Return an object without volatile fields: status, versions, and field managers."""
     if live is None:
         return None
     metadata = {key: value for key, value in fields(live, "metadata").items() if key not in _VOLATILE}
@@ -101,23 +102,21 @@ def content(live: Object | None) -> Any:
 
 @dataclass
 class Sender:
-    """Sends objects to one server.
-
-    `new_namespaces` are those that this run creates, `new_kinds` those whose definitions it applies: in check mode
-    neither exists, and what belongs there counts as created.
-    """
+    """Sender of objects to one server."""
 
     client: Client
     secrets: SecretAccess
     check_mode: bool = False
     force: bool = False
     new_namespaces: set[str] = field(default_factory=set)
+    """Namespaces that this run creates. In check mode, their objects count as created."""
     new_kinds: set[GroupKind] = field(default_factory=set)
+    """Kinds of CRDs that this run applies. In check mode, their objects count as created."""
     _gone_by: float = 0.0
     _would_be_new: set[Key] = field(default_factory=set)
 
     def send(self, desired: Object, before: Object | None) -> Result:
-        """Create or update an object. Raises what concerns the whole server, not this object alone."""
+        """Create or update an object. Raise only errors of the whole server, not errors of one object."""
         try:
             outcome = (
                 self._after_it_is_gone(desired, before) if is_being_deleted(before) else self._sent(desired, before)
@@ -175,7 +174,7 @@ class Sender:
         if self.check_mode and ((key.group, key.kind) in self.new_kinds or key.namespace in self.new_namespaces):
             return result(desired, "created", after=desired)
         if before is None and self._role(desired) in self._would_be_new:
-            # The server reads the role that is given, to see whether who gives it has its rights.
+            # The server reads the granted role, because the granting user must have its permissions.
             return result(desired, "created", after=desired)
         try:
             served_object = self._served(desired)
@@ -187,7 +186,7 @@ class Sender:
 
     @staticmethod
     def _role(desired: Object) -> Key | None:
-        """The role that an object gives."""
+        """Return the role of a binding."""
         role = fields(desired, "roleRef")
         group, kind, name = (str(role.get(key) or "") for key in ("apiGroup", "kind", "name"))
         return Key(group, kind, Key.of(desired).namespace if kind == "Role" else "", name) if name else None
@@ -211,11 +210,11 @@ class Sender:
             time.sleep(_POLL_SECONDS)
 
     def _taken(self, desired: Object, before: Object | None, error: Conflict) -> Result:
-        """An object of ours with fields that another manager holds.
+        """Return the result for a fleet object with fields of another manager.
 
-        A manager that applies wants to have them, and only `force` takes them. One that merely wrote (kubectl edit, a
-        dashboard) left a drift behind, which is mended. To a copy of a manifest people write what they want (kubectl
-        scale), so that is no drift but a contradiction, which they have to solve.
+        A manager that applies claims its fields, and only `force` overrides it. A manager that only updated an object
+        (kubectl edit, a dashboard) caused drift, so its fields are overridden. Users can change the copy of a manifest
+        (kubectl scale). This is not drift but a contradiction that they must resolve.
         """
         holders = {manager for manager, __ in error.managers}
         copied = names.PUBLISHED_LABEL in fields(before, "metadata", "labels")
@@ -235,8 +234,9 @@ class Sender:
         return replace(_compared(desired, before, applied_object), message=message)
 
     def _recreated(self, desired: Object, before: Object | None, error: Invalid) -> Result:
-        """An object that the server refuses. Where it is only the change that it refuses, as a field cannot change, and
-        nothing is lost by it, the object is recreated."""
+        """Return the result for an object that the server rejects.
+
+        If the server only rejects the change of an immutable field, and no data is lost, the object is recreated."""
         key = Key.of(desired)
         if before is None or not self._would_be_taken(desired):
             return result(desired, "failed", refusal(error), before=before)
@@ -258,7 +258,7 @@ class Sender:
         return created if created.action == "failed" else replace(created, action="recreated", before=before)
 
     def _would_be_taken(self, desired: Object) -> bool:
-        """Return True if the server takes the object as a new one. If not, it would be gone for good."""
+        """Return True if the server accepts the object as a new one. Otherwise, its deletion would be permanent."""
         try:
             self.client.apply(_twin(desired), dry_run=True)
         except Invalid:
@@ -297,13 +297,13 @@ def _compared(desired: Object, before: Object | None, after: Object) -> Result:
 
 
 def _ours_is_same(before: Object, after: Object) -> bool:
-    """Return True if all that differs was written by others, who were faster than the apply."""
+    """Return True if only fields of other managers changed, because they wrote before the apply."""
     owned_before = owned(before, FIELD_MANAGER)
     return owned_before is not None and owned_before == owned(after, FIELD_MANAGER)
 
 
 def _twin(desired: Object) -> dict[str, Any]:
-    """The same object under a name that nothing has."""
+    """Return the object with an unused name."""
     metadata: Mapping[str, Any] = desired["metadata"]
     name = f"{metadata['name'][: 63 - len(_TWIN)].rstrip('-.')}{_TWIN}"
     return {**desired, "metadata": {**metadata, "name": name}}

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Kubernetes objects in the files of a folder, as a build leaves them for who applies them."""
+"""Kubernetes objects in the files of a build directory, for tools that apply them."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ _ENDINGS = (".yaml", ".yml", ".json")
 
 @dataclass(frozen=True)
 class Files:
-    """Files of one cluster with their contents, and whether they are part of a build, in which links are refused."""
+    """Files of one cluster with their contents."""
 
     contents: Sequence[tuple[Path, bytes]]
     own: bool
+    """True if the files are part of a build. Links are rejected in a build."""
 
     @property
     def digest(self) -> str:
@@ -39,7 +40,7 @@ class Files:
         return content_digest.hexdigest()
 
     def objects(self) -> list[Object]:
-        """Return every object in these files, without the Namespaces of users in a build. Raises StoreError if an
+        """Return every object in these files, without the Namespaces of users in a build. Raise StoreError if an
         object is not readable, because a missing object would be deleted."""
         return _objects(self.contents, self.own)
 
@@ -75,7 +76,7 @@ def _objects(contents: Iterable[tuple[Path, bytes]], own: bool) -> list[Object]:
 
 
 def _files(folder: str) -> list[Path]:
-    """Return the files below a folder, hidden ones left out."""
+    """Return the files below a directory, except hidden files."""
 
     def unreadable(error: OSError) -> None:
         raise StoreError(
@@ -92,20 +93,20 @@ def _files(folder: str) -> list[Path]:
 
 
 class Build:
-    """A build folder as one reads it to apply it. Raises StoreError when it is none."""
+    """Build directory of a run that applies it. Raise StoreError for other directories."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
         self.plan = _plan(folder)
 
     def objects(self, cluster: str, folder: str = "") -> list[Object]:
-        """Return the desired objects of a workload cluster from `files`."""
+        """Return the desired objects of an inference cluster from `files`."""
         return self.files(cluster, folder).objects()
 
     def files(self, cluster: str, folder: str = "") -> Files:
         """Return the files of the desired objects of an inference cluster, from `folder` or from the build directory.
 
-        The folder of a cluster without objects contains at most a Namespace of users. An unknown cluster name is an
+        The directory of a cluster without objects contains at most a Namespace of users. An unknown cluster name is an
         error, because an empty result would delete all objects of the cluster.
         """
         objects_folder = folder or self._own("clusters", cluster)
@@ -121,7 +122,7 @@ class Build:
         )
 
     def _own(self, *names: str) -> str:
-        """A folder of the build, if it is there. Raises StoreError where a link leads elsewhere."""
+        """Return the path of a directory in the build. Raise StoreError for a link."""
         folder_path = Path(self.folder)
         for name in names:
             folder_path /= name
@@ -130,15 +131,15 @@ class Build:
         return str(folder_path)
 
     def control(self) -> list[Object]:
-        """The objects of the control cluster."""
+        """Return the objects of the control cluster."""
         return self._of("control")
 
     def statuses(self, *within: str) -> list[Object]:
-        """Resources with their status, or those in a folder of them; none when the fleet is not observed."""
+        """Return the resources with their status, or the resources in a subdirectory. Empty for an unobserved fleet."""
         return self._of("status", *within)
 
     def _of(self, *within: str, kind: str = "") -> list[Object]:
-        """The objects in a folder of the build, if it is there: all, or those of a kind, as their files are named."""
+        """Return the objects in a directory of the build, if it exists. `kind`: kind in the names of the files."""
         objects_folder = self._own(*within)
         if not os.path.isdir(objects_folder):
             return []
@@ -146,17 +147,18 @@ class Build:
         return _objects(_contents(paths, own=True), own=True)
 
     def replica_statuses(self) -> list[Object]:
-        """The ModelReplicas with their status; none when the fleet is not observed."""
+        """Return the ModelReplicas with their status, or none for an unobserved fleet."""
         return self._of("status", kind="ModelReplica")
 
     def secret_copies(self) -> list[dict[str, Any]]:
-        """The values that are copied from the control cluster, as the plan names them."""
+        """Return the entries of the plan for values that are copied from the control cluster."""
         copy_entries = self.plan.get("secretCopies") or []
         return [entry for entry in copy_entries if isinstance(entry, dict)]
 
     def held_labels(self) -> frozenset[tuple[tuple[str, str], ...]]:
-        """The labels (name, value) of all frozen objects: objects of resources with invalid manifests, and objects of
-        frozen replicas."""
+        """Return the labels (name, value) of all frozen objects.
+
+        These are objects of resources with invalid manifests, and objects of frozen replicas."""
         object_labels = set()
         for entry in self.plan.get("held") or []:
             label = OWNER_LABELS.get(entry["kind"])
@@ -168,7 +170,7 @@ class Build:
         return frozenset(object_labels) | self.frozen_labels()
 
     def frozen_labels(self) -> frozenset[tuple[tuple[str, str], ...]]:
-        """The labels (name, value) of all objects of frozen replicas."""
+        """Return the labels (name, value) of all objects of frozen replicas."""
         return frozenset(
             (
                 (names.REPLICA_LABEL, names.label_value(entry["replica"])),
@@ -183,20 +185,20 @@ class Build:
         return [value for value in objects if not _has_any(fields(value, "metadata", "labels"), frozen)]
 
     def blocked_clusters(self) -> frozenset[str]:
-        """The workload clusters that no run waits for, as the plan names them."""
+        """Return the inference clusters that no run waits for, according to the plan."""
         blocked = self.plan.get("blockedClusters")
         return frozenset(name for name in (blocked if isinstance(blocked, list) else ()) if isinstance(name, str))
 
     def histories(self) -> dict[str, list[str]] | None:
-        """The digests of the planned ModelReplicas of each inference cluster; None for a build without digests."""
+        """Return the digests of planned ModelReplicas by inference cluster, or None for a build without digests."""
         return histories(self.plan)
 
     def replicas(self) -> dict[str, list[Object]]:
-        """The ModelReplicas of each inference cluster."""
+        """Return the ModelReplicas of each inference cluster."""
         return replicas_of(self._of("control", kind="ModelReplica"))
 
     def clusters(self) -> frozenset[str]:
-        """The workload clusters of the build: with a folder, a serving stack, or a status."""
+        """Return the inference clusters of the build, with a directory, a serving stack, or a status."""
         clusters_folder = Path(self.folder, "clusters")
         cluster_names = (
             {path.name for path in clusters_folder.iterdir() if _has_objects(path)}
@@ -218,7 +220,7 @@ class Build:
 
 
 def _has_objects(folder: Path) -> bool:
-    """Return whether the folder of a cluster contains more than the Namespace that remains after its removal."""
+    """Return True if the directory of a cluster contains more than the Namespace that remains after its removal."""
     if os.listdir(folder) != ["cluster-scoped"]:
         return True
     return os.listdir(folder / "cluster-scoped") != [f"namespace-{names.SYSTEM_NAMESPACE}.yaml"]
@@ -229,7 +231,7 @@ def _has_any(labels: Mapping[str, Any], entries: Iterable[tuple[tuple[str, str],
 
 
 def histories(plan: Mapping[str, Any]) -> dict[str, list[str]] | None:
-    """Return the digests of ModelReplicas in a plan, by inference cluster; None for a plan without digests."""
+    """Return the digests of ModelReplicas in a plan, by inference cluster, or None for a plan without digests."""
     digests_by_cluster = plan.get("replicaDigests")
     if not isinstance(digests_by_cluster, dict):
         return None

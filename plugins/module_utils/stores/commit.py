@@ -11,15 +11,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 _COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
-# Refs of branches, of which no part may lead out of the repository.
+# Refs of branches. No part may reference a path outside the repository.
 _REF = re.compile(r"refs/(?!.*\.\.)[^\s\\:?*\[~^]+")
 _MOST_BYTES = 4096
 
 
 def commit_of(paths: Sequence[str]) -> str:
-    """Return the commit that is checked out where all these paths are; empty without one, or with several.
+    """Return the commit that is checked out at all these paths, or "" without a common commit.
 
-    Files may have been edited since."""
+    Files might have uncommitted changes."""
     commits = {_commit(path) for path in paths}
     return commits.pop() if len(commits) == 1 else ""
 
@@ -33,7 +33,7 @@ def _commit(path: str) -> str:
             if git.is_dir():
                 return _head(git)
             if git.is_file():
-                # Of a further work tree, or of a submodule, this is a file that names the folder.
+                # In a linked work tree or a submodule, this is a file with the path of the directory.
                 return _head(folder / _text(git).removeprefix("gitdir:").strip())
     return ""
 

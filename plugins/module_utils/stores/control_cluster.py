@@ -1,11 +1,11 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""A control cluster as the home of the fleet: its resources and its state, out of what was observed there.
+"""Resources and state of a fleet from the observation of its control cluster.
 
-Three sorts of `modelplane.ai` objects are on a control cluster, distinguished by labels. What users made there has
-none of ours. What was *published* is a copy of a manifest, made so that `kubectl get` shows the whole fleet; the
-manifest is what counts. All other managed objects are *composed*, and the ModelReplicas and ModelEndpoints of them are
-the state that a run starts from.
+A control cluster contains three types of `modelplane.ai` objects, and labels distinguish them. Objects that users
+created have no label of the fleet. *Published* objects are copies of manifests, so that `kubectl get` shows the whole
+fleet. The manifest has priority over its copy. All other managed objects are *composed*. Their ModelReplicas and
+ModelEndpoints are the state that a run starts from.
 """
 
 from __future__ import annotations
@@ -42,13 +42,15 @@ class ControlCluster:
     """State of the fleet in an observation of a control cluster."""
 
     def __init__(self, observed: Observed, built: Earlier = nothing_earlier) -> None:
-        """`built` is what the build folder has of a resource, if it is still there from the last run."""
+        """Create the state of an observation.
+
+        `built`: lookup of a resource in the build directory of the last run, if it still exists."""
         self._observed = observed
         self._built = built
         self._resources = [value for value in observed.control if _is_resource(value)]
 
     def sources(self) -> list[Source]:
-        """The resources that users made on the control cluster, as manifests."""
+        """Return the resources that users created on the control cluster, as manifests."""
         return [_source(value) for value in self._resources if not _is_managed(value)]
 
     def copies(self) -> list[str]:
@@ -56,28 +58,32 @@ class ControlCluster:
         return [str(_ref(value)) for value in self._resources if _is_published(value)]
 
     def applied(self, ref: Ref) -> Object | None:
-        """Return a resource as it is on the control cluster, copied or made there; None for one that is not."""
+        """Return a resource of the control cluster, copied or created there, or None if it does not exist."""
         return self._observed.control.find(ref.kind, ref.namespace, ref.name)
 
     def lacks(self, ref: Ref, built: Callable[[Ref], Object | None]) -> bool:
-        """Return whether no run applied a resource: each leaves copies of all resources here, and in the build folder
-        (`built`). A cluster without any copy may have become the home of the fleet just now."""
+        """Return True if no run applied a resource.
+
+        Each run leaves copies of all resources on the control cluster, and in the build directory (`built`). A cluster
+        without any copy might have become the control cluster of the fleet recently."""
         return self.applied(ref) is None and built(ref) is None and any(map(_is_published, self._resources))
 
     def published(self, loaded: Loaded, built: Callable[[Ref], Object | None]) -> list[Object]:
-        """The manifest copies for the control cluster (see `published_copies`). `built` returns the copy in the build
-        directory."""
+        """Return the manifest copies for the control cluster (see `published_copies`).
+
+        `built`: function that returns the copy in the build directory."""
         return published_copies(loaded, [_as_written(value, built(_ref(value))) for value in self._resources])
 
     def replicas(self, ref: Ref) -> int | None:
-        """Return how many replicas the copy of a ModelDeployment on the control cluster has: `kubectl scale` and
-        autoscalers set the number there, by its scale subresource."""
+        """Return the number of replicas in the copy of a ModelDeployment on the control cluster.
+
+        `kubectl scale` and autoscalers set this number with the scale subresource."""
         live_copy = self.applied(ref)
         number = fields(live_copy, "spec").get("replicas")
         return number if live_copy is not None and _is_published(live_copy) and isinstance(number, int) else None
 
     def existing(self) -> list[api.Resource]:
-        """Return the ModelReplicas and ModelEndpoints that earlier runs composed. Raises StoreError."""
+        """Return the ModelReplicas and ModelEndpoints that earlier runs composed. Raise StoreError."""
         return [
             _state(value)
             for value in self._resources
@@ -85,14 +91,15 @@ class ControlCluster:
         ]
 
     def statuses(self) -> dict[Ref, Mapping[str, Any]]:
-        """The status of every resource, composed ones included."""
+        """Return the status of every resource, including composed resources."""
         return {_ref(value): value["status"] for value in self._resources if fields(value, "status")}
 
     def earlier(self, ref: Ref) -> Sequence[tuple[str, Object]]:
-        """Each object that earlier runs composed of a resource, with its workload cluster or "" (see `EarlierObjects`).
+        """Return the objects that earlier runs composed of a resource, each with its inference cluster or "".
 
-        What an API server shows is what is there, and a build folder has how it was written. For a cluster that was not
-        observed, or that did not answer, it is the build folder alone; nothing is applied there either.
+        See `EarlierObjects`. The API server returns live objects, and the build directory contains their desired form.
+        For a cluster that was not observed or did not respond, only the build directory is used. No objects are applied
+        there either.
         """
         built = list(self._built(ref))
         label = OWNER_LABELS.get(ref.kind)
@@ -122,7 +129,7 @@ class ControlCluster:
         ]
 
     def objects(self) -> dict[str, int]:
-        """Return how many objects of the fleet are on each workload cluster, "" for this one: copies and composed."""
+        """Return the number of copied and composed objects by inference cluster, "" for the control cluster."""
         object_keys = {("", *identity(value)) for value in self._resources if _is_published(value)}
         object_keys |= {(cluster, *identity(value)) for values in self._composed.values() for cluster, value in values}
         return dict(Counter(cluster for cluster, *__ in object_keys))
@@ -133,8 +140,9 @@ class ControlCluster:
 
     @cached_property
     def _composed(self) -> Mapping[tuple[str, str, str], Sequence[tuple[str, Object]]]:
-        """The composed objects by the label of their owner's kind, its name and its namespace. There may be many owners
-        to ask for, so all objects are gone through once."""
+        """Return the composed objects by the label of their owner's kind, its name, and its namespace.
+
+        All objects are read once, because a fleet can have many owners."""
         objects_by_owner: dict[tuple[str, str, str], list[tuple[str, Object]]] = {}
         clusters = sorted(self._observed.clusters.items())
         for cluster, objects in [
@@ -151,8 +159,9 @@ class ControlCluster:
 
 
 def as_scaled(resource: api.Resource, replicas: Callable[[Ref], int | None]) -> api.Resource:
-    """A ModelDeployment whose manifest leaves `replicas` out, with the number that `replicas` knows of it. Others as
-    they are."""
+    """Return a ModelDeployment without `replicas` in its manifest with its known number of replicas.
+
+    `replicas`: lookup of the number. Other resources are returned unchanged."""
     if not isinstance(resource, api.ModelDeployment) or "replicas" in resource.spec.model_fields_set:
         return resource
     number = replicas(resource.ref)
@@ -163,9 +172,10 @@ def as_scaled(resource: api.Resource, replicas: Callable[[Ref], int | None]) -> 
 
 
 def published_copies(loaded: Loaded, known: Sequence[Object]) -> list[Object]:
-    """The copies of manifests that belong on a control cluster, of whose resources `known` are: what was written,
-    nothing of what was left out, so that others may set that (`kubectl scale`, an autoscaler). Of a manifest with
-    errors the copy stays."""
+    """Return the copies of manifests for a control cluster.
+
+    The copies contain only the fields of the manifests, so that other managers can set other fields (`kubectl scale`,
+    an autoscaler). The copy of an invalid manifest is kept. `known`: the resources on the control cluster."""
     made_there = {_ref(value) for value in known if not _is_managed(value)}
     invalid_copies = [
         _cleaned(value, _STATE_METADATA) for value in known if _is_published(value) and _ref(value) in loaded.invalid
@@ -178,13 +188,13 @@ def published_copies(loaded: Loaded, known: Sequence[Object]) -> list[Object]:
 
 
 def left_copies(refs: Iterable[Ref], applied: Callable[[Ref], Object | None]) -> list[Object]:
-    """The copies of resources that have left the manifests and are still there, kept for the status in them."""
+    """Return the existing copies of resources that left the manifests. They are kept because of their status."""
     live_copies = (live_copy for ref in refs if (live_copy := applied(ref)) and _is_published(live_copy))
     return [_cleaned(live_copy, _STATE_METADATA) for live_copy in live_copies]
 
 
 def published_copy(resource: api.Resource) -> Object:
-    """The copy of a manifest as it belongs on the control cluster."""
+    """Return the copy of a manifest for the control cluster."""
     wire = api.wire(resource, set_only=True)
     wire.pop("status", None)
     metadata = {key: wire["metadata"][key] for key in _STATE_METADATA if wire["metadata"].get(key)}
@@ -198,11 +208,11 @@ def held_resources(
     applied: Callable[[Ref], Object | None],
     statuses: Mapping[Ref, Mapping[str, Any]],
 ) -> tuple[list[api.Resource], bool]:
-    """The resources that gateways in mode Model depend on and whose manifests have errors, as they were applied, as far
-    as that is known; and whether there are such gateways.
+    """Return the frozen resources of Model gateways in their last applied state, if known, and True if such gateways
+    exist.
 
-    What they need is not in objects of their own alone: because of them engines have names, clusters gateways, and
-    services callers and limits."""
+    Frozen resources have invalid manifests. They affect more than their own objects: names of engines, gateways of
+    clusters, and callers and limits of services."""
     refs = sorted(invalid)
     applied_resources = [
         held_resource
@@ -225,7 +235,7 @@ def _held(
     if live_copy is None:
         return None
     cleaned = _cleaned(live_copy, _METADATA)
-    # Labels of a copy are none of its manifest, and one says that an endpoint is that of a replica.
+    # Labels of a copy are not in its manifest. One of them identifies the endpoint of a replica.
     labels = {key: value for key, value in fields(cleaned, "metadata", "labels").items() if key not in _OF_COPIES}
     status = {"status": statuses[ref]} if ref in statuses else {}
     with contextlib.suppress(api.InvalidResource):
@@ -236,15 +246,15 @@ def _held(
 def forgotten(
     invalid: Iterable[Ref], earlier: Earlier, lacks: Callable[[Ref], bool], *, has_models: bool, is_first: bool
 ) -> Iterator[Problem]:
-    """Yield the problems of resources that are neither right nor known as they were applied: those that
-    `held_resources` does not have, and without which others would change.
+    """Yield the problems of invalid resources without a known applied state, if other resources depend on them.
 
-    Without an InferenceGateway that is on a workload cluster, engines would lose the names that they have because of
-    it, and serve on under others. With `is_first`, where the run makes all engines, they would be made without, and
-    replaced later; they may also be those of a fleet whose state was lost. Where gateways in mode Model are, without a
-    CallerPolicy its services would answer to everyone with a key, also without a new one, as others may have left them
-    to it; and without a service, an endpoint or a cluster, routes and certificates of others would go. `lacks` says
-    that an endpoint was never applied: then none has it."""
+    `held_resources` does not contain these resources. Without an InferenceGateway on an inference cluster, engines
+    would lose the served names that the gateway requires, and would continue to serve under other names. With
+    `is_first`, the run creates all engines. They would be created without these names and replaced later. They might
+    also belong to a fleet that lost its state. If the fleet has Model gateways, the services of a missing CallerPolicy
+    would accept everyone with a key. That includes clients with new keys, because other policies might rely on the
+    missing policy. Without a service, an endpoint, or a cluster, routes and certificates of other resources would be
+    removed. `lacks` returns True if an endpoint was never applied. No resource depends on such an endpoint."""
     for ref in sorted(invalid):
         if ref.kind == _GATEWAY and any(cluster for cluster, __ in earlier(ref)):
             message = "has errors, and cannot be held: without a control cluster, how it was before is not known"
@@ -271,8 +281,7 @@ def forgotten(
 
 
 def built_gateway(ref: Ref, earlier: Earlier) -> Object | None:
-    """A gateway in mode Model with the cluster that earlier runs composed its Gateway for, and no more of it.
-    None where there is no such cluster, or several."""
+    """Return a Model gateway with only the cluster of its composed Gateway, or None without a single such cluster."""
     if ref.kind != _GATEWAY:
         return None
     cluster_names = {cluster for cluster, value in earlier(ref) if cluster and identity(value)[1] == "Gateway"}
@@ -282,8 +291,9 @@ def built_gateway(ref: Ref, earlier: Earlier) -> Object | None:
 def declared_gateway(
     manifests: Sequence[api.Resource], live: Sequence[Mapping[str, Any]]
 ) -> tuple[api.InferenceGateway | None, bool]:
-    """The InferenceGateway of the control cluster, and whether it was made there, among the objects `live`. A copy of a
-    manifest there is none of its own. Raises InvalidResource."""
+    """Return the InferenceGateway of the control cluster, and True if users created it there. Raise InvalidResource.
+
+    A copy of a manifest in `live` does not count as a gateway that users created."""
     made_there = next((value for value in live if is_path_gateway(value) and not _is_managed(value)), None)
     gateways = (value for value in manifests if isinstance(value, api.InferenceGateway))
     own_gateway = next((value for value in gateways if value.is_of_control_cluster), None)
@@ -294,7 +304,7 @@ def declared_gateway(
 
 
 def is_path_gateway(value: Mapping[str, Any]) -> bool:
-    """Return whether an object is an InferenceGateway of the control cluster itself."""
+    """Return True if an object is an InferenceGateway of the control cluster itself."""
     mode = mode_of(text(value, "spec", "mode"), text(value, "spec", "clusterName"))
     return identity(value)[1:] == (_GATEWAY, "", CONTROL_CLUSTER_GATEWAY) and mode == "Path"
 
@@ -333,7 +343,7 @@ def _as_written(value: Object, built: Object | None) -> Object:
 
 
 def _cleaned(value: Object, kept: Sequence[str]) -> Object:
-    """An object without what the API server adds to it."""
+    """Return an object without the fields that the API server adds."""
     metadata = {key: value["metadata"][key] for key in kept if value["metadata"].get(key)}
     if LAST_APPLIED in fields(metadata, "annotations"):
         annotations = {key: text for key, text in metadata["annotations"].items() if key != LAST_APPLIED}

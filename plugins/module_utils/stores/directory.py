@@ -1,22 +1,22 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The build folder: every object of the fleet as a file, and with its ModelReplicas the state of the fleet.
+"""Build directory: a file for every object of the fleet. Its ModelReplicas are the state of the fleet.
 
-    build/control/…             objects of the control cluster; the ModelReplicas among them are what a run starts from
-    build/clusters/<name>/…     objects of one workload cluster
-    build/status/…              the status of each resource, when the fleet is observed
-    build/plan.json             what was decided, for programs
-    build/report.html           the same as a picture, for people
+    build/control/…             objects of the control cluster, with the ModelReplicas that a run starts from
+    build/clusters/<name>/…     objects of one inference cluster
+    build/status/…              status of each resource of an observed fleet
+    build/plan.json             the plan, for programs
+    build/report.html           the plan as a report for users
 
-Files are written one by one, each with an atomic rename, ModelReplicas first and removals last. So a run that is killed
-leaves the old state, the new one, or the old one with some new replicas in it, and from each the next run ends in the
-same place. Only files that begin with our first line are ever changed or removed.
+Files are written one by one, each with an atomic rename, ModelReplicas first and removals last. A killed run therefore
+leaves the old state, the new state, or the old state with some new replicas. The next run has the same result in each
+case. A run only changes or removes files that begin with the header line of a build.
 
-State is what no other file holds: ModelReplicas and ModelEndpoints, the volumes of caches and the Jobs that fill them,
-and what was last known of clusters, of the gateway, and of what volumes hold. It is on the disk before anything is made
-of it, and goes after that, so all this holds for a power failure too. A file of it ends with a line of three dots: one
-that was cut off is an error and never counts as absent. All other files are made again from it, whatever is left of
-them.
+State is unique data: ModelReplicas and ModelEndpoints, the volumes of caches and the Jobs that fill them, and the last
+known state of clusters, of the gateway, and of volumes. State is on the disk before the files that depend on it are
+written, and is removed after them. All guarantees therefore also apply to a power failure. A state file ends with a
+line of three dots. A truncated state file is an error and never counts as missing. All other files are composed again
+from the state, even if they are damaged.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _FIX = "choose another fleet_build, or correct its permissions"
 _MOST_USUAL = 1 << 14
 _OBJECT = re.compile("(control|status|clusters/[^/]+)/(cluster-scoped|namespaces/[^/]+)/([a-z0-9]+)-[^/]+[.]yaml")
 _REPLICA = "modelreplica"
-# By the first folder.
+# Keys are the first directory of a path.
 _STATE_KINDS = {
     "control": frozenset({_REPLICA, "modelendpoint"}),
     "clusters": frozenset({"persistentvolumeclaim", "job"}),
@@ -68,12 +68,12 @@ _ANY_STATE: frozenset[str] = frozenset().union(*_STATE_KINDS.values())
 
 
 class StoreError(Exception):
-    """The folder cannot be used as it is; the text says why and what to do."""
+    """Error of an unusable build directory. The text contains the reason and a hint."""
 
 
 @dataclass(frozen=True)
 class Changes:
-    """Changes that writing a build made, or would do: paths relative to the folder, sorted."""
+    """Changes of a build, made or predicted: sorted paths relative to the directory."""
 
     added: tuple[str, ...]
     changed: tuple[str, ...]
@@ -83,7 +83,7 @@ class Changes:
         return bool(self.added or self.changed or self.removed)
 
     def and_of(self, others: Changes) -> Changes:
-        """Return these changes and those of other files."""
+        """Return these changes with the changes of other files."""
         return Changes(
             tuple(sorted((*self.added, *others.added))),
             tuple(sorted((*self.changed, *others.changed))),
@@ -92,7 +92,7 @@ class Changes:
 
 
 class DirectoryStore:
-    """A build folder. It need not exist; nothing is created before something is written."""
+    """Build directory. It does not need to exist, and is created with the first file."""
 
     def __init__(self, folder: str) -> None:
         if not folder.strip():
@@ -106,10 +106,11 @@ class DirectoryStore:
 
     @contextlib.contextmanager
     def lock(self, timeout: float, progress: Progress = unseen) -> Iterator[None]:
-        """Hold the folder for one run. Another run waits up to `timeout` seconds, then stops.
+        """Hold the lock of the directory for one run. Another run waits up to `timeout` seconds, and then stops.
 
-        The kernel gives the lock back when its holder ends, however it ends, so a killed run never blocks the next. Who
-        may only read the folder waits for a run that holds it, and keeps no other run out: such a run changes nothing.
+        The kernel releases the lock when its holder ends for any reason, so a killed run never blocks the next run. A
+        run with read-only access waits for a run that holds the lock, and does not lock out others, because it changes
+        nothing.
         """
         path = self.folder / LOCK_FILE
         descriptor = self._try_lock(path) or self._wait_for_lock(path, timeout, progress)
@@ -122,7 +123,7 @@ class DirectoryStore:
             os.write(descriptor, f"process {os.getpid()} on {os.uname().nodename} since {since}\n".encode())
             yield
         finally:
-            # Removed while it is held: a run that waits on this very file sees that it is gone and takes a new one.
+            # The file is removed while its lock is held. A waiting run detects the removal and uses a new file.
             path.unlink(missing_ok=True)
             os.close(descriptor)
 
@@ -141,8 +142,9 @@ class DirectoryStore:
         return descriptor
 
     def _try_lock(self, path: Path) -> int | None:
-        """A descriptor that holds the lock, or None when another run does; _READ_ONLY where none does and none can be
-        made, as the folder may only be read."""
+        """Return a descriptor that holds the lock, or None if another run holds it.
+
+        Return _READ_ONLY if no run holds the lock, and it cannot be acquired because the directory is read-only."""
         self._may_only_read = ""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -154,7 +156,7 @@ class DirectoryStore:
                 return self._wait_for_writer(path)
             raise StoreError(f"{self.folder} cannot be written: {error.strerror}; {_FIX}") from error
         try:
-            # It is truncated, which another name of it would show.
+            # The lock file is truncated, which would also truncate a file with another name.
             if os.fstat(descriptor).st_nlink > 1:
                 raise StoreError(f"{path} is a hard link to another file: remove it")
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -173,7 +175,7 @@ class DirectoryStore:
         return None
 
     def _wait_for_writer(self, path: Path) -> int | None:
-        """_READ_ONLY unless a run holds the lock that may write the folder."""
+        """Return _READ_ONLY, or None if a run with write access holds the lock."""
         try:
             descriptor = _open(path, os.O_RDONLY)
         except FileNotFoundError:
@@ -189,10 +191,12 @@ class DirectoryStore:
         return _READ_ONLY
 
     def read(self, *, elsewhere: bool = False) -> dict[str, str]:
-        """All files of the build by relative path. Raises StoreError on a file that is not ours or cannot be read, and
-        on state that was cut off: it must not count as absent, or replicas would be placed again. Of any other file a
-        part may be left, as it is made again. `elsewhere`: the state is on a control cluster, and all but the volumes
-        of caches is made again."""
+        """Return all files of the build by relative path. Raise StoreError for foreign, unreadable, and truncated
+        files.
+
+        Truncated state is an error, because missing state would place replicas again. Other files can be truncated,
+        because they are composed again. `elsewhere`: the state is on a control cluster, and all files except the
+        volumes of caches are composed again."""
         reader = _Reader(elsewhere)
         for top in _FOLDERS:
             path = self.folder / top
@@ -220,13 +224,13 @@ class DirectoryStore:
 
     @property
     def may_only_be_read(self) -> bool:
-        """Return whether the lock that is held is none, as the folder cannot be written."""
+        """Return True if the run holds no lock because the directory is read-only."""
         return bool(self._may_only_read)
 
     def write(self, files: Mapping[str, str], changes: Changes) -> None:
-        """Change the folder from where `changes` was computed to `files`; the lock is held by the caller."""
+        """Write the changes to the directory. The caller holds the lock. `files`: texts by name."""
         if self._may_only_read:
-            # Without the lock: another run may write at the same time.
+            # The run has no lock, so another run might write simultaneously.
             raise StoreError(self._may_only_read)
         self._clean()
         if changes:
@@ -250,13 +254,15 @@ class DirectoryStore:
 
     @staticmethod
     def order(changes: Changes) -> list[str]:
-        """The files in the order in which they are dealt with. State appears before, and disappears after, what is made
-        from it, ModelReplicas first and last."""
+        """Return the files in the order of their changes.
+
+        State is written before the files that depend on it, and removed after them. ModelReplicas are written first and
+        removed last."""
         files_to_write = sorted((*changes.added, *changes.changed), key=lambda name: (_rank(name), name))
         return files_to_write + sorted(changes.removed, key=lambda name: (-_rank(name), name))
 
     def _remove(self, path: Path) -> None:
-        """Remove a file, and the folders that it leaves empty."""
+        """Remove a file and its empty parent directories."""
         try:
             with self._folder(path.parent) as folder:
                 os.unlink(path.name, dir_fd=folder)
@@ -276,14 +282,14 @@ class DirectoryStore:
                 break
 
     def _replace(self, folder_path: Path, texts: Mapping[str, str], *, sync: bool) -> None:
-        """Write files of one folder."""
+        """Write files of one directory."""
         path = folder_path
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
             with self._folder(folder_path, create=True) as folder:
                 for name, text in texts.items():
                     path = folder_path / name
-                    # A name at which no other user has put a link.
+                    # A random name, so that no other user can have created a link there.
                     temporary = f".{secrets.token_hex(8)}{_TEMPORARY}"
                     with os.fdopen(os.open(temporary, flags, 0o666, dir_fd=folder), "wb") as stream:
                         stream.write(text.encode())
@@ -295,16 +301,16 @@ class DirectoryStore:
             raise StoreError(f"{path} cannot be written: {error.strerror}; {_FIX}") from error
 
     def _sync(self, folders: Iterable[Path]) -> None:
-        """Have the names in these folders on the disk, and that of the build folder."""
+        """Sync the file names in these directories and in the build directory to disk."""
         for folder in folders:
             try:
                 with self._folder(folder) as descriptor:
                     os.fsync(descriptor)
             except FileNotFoundError:
-                # It was empty, and went.
+                # The directory was empty and was removed.
                 continue
             except OSError as error:
-                # Some file systems of networks have nothing to sync of a folder.
+                # Some network file systems do not support the sync of a directory.
                 if error.errno not in (errno.EINVAL, errno.ENOTSUP):
                     raise StoreError(f"{folder} cannot be written: {error.strerror}; {_FIX}") from error
         with contextlib.suppress(OSError):
@@ -316,8 +322,9 @@ class DirectoryStore:
 
     @contextlib.contextmanager
     def _folder(self, path: Path, *, create: bool = False) -> Iterator[int]:
-        """A descriptor of a folder of the build. No link is followed on the way below the build folder itself, whatever
-        a user puts there meanwhile. Raises StoreError for one, and OSError."""
+        """Yield a descriptor of a directory of the build. Raise StoreError for a link, and OSError.
+
+        No link below the build directory is followed, even if a user creates it concurrently."""
         descriptor = os.open(self.folder, _FOLDER)
         folder_path = self.folder
         try:
@@ -331,7 +338,7 @@ class DirectoryStore:
             os.close(descriptor)
 
     def _clean(self) -> None:
-        """Remove what a killed run left half-written: once, as the lock keeps others from leaving more."""
+        """Remove the partial files of a killed run, once, because the lock prevents other partial files."""
         temporary_files = self._half_written
         if temporary_files is None:
             walks = (os.walk(self.folder / top) for top in _FOLDERS)
@@ -351,7 +358,7 @@ _OWN_FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def _open_folder(path: Path, above: int, *, create: bool) -> int:
-    """Open a folder by its name in the one above. Raises StoreError for a link, and for what is no folder."""
+    """Open a directory by its name in its parent. Raise StoreError for a link and for other types of files."""
     try:
         return os.open(path.name, _FOLDER | os.O_NOFOLLOW, dir_fd=above)
     except FileNotFoundError:
@@ -367,13 +374,14 @@ def _open_folder(path: Path, above: int, *, create: bool) -> int:
 
 
 def _open(path: str | Path, flags: int) -> int:
-    """Open a file of the build. Raises StoreError for a link, and for what is no file."""
+    """Open a file of the build. Raise StoreError for a link and for other types of files."""
     return _open_file(path, path, flags)[0]
 
 
 def _open_file(path: str | Path, name: str | Path, flags: int, folder: int | None = None) -> tuple[int, os.stat_result]:
-    """Open a file of the build, by its name in an open folder if that is given, and return what is known of it. Raises
-    StoreError for a link, and for what is no file."""
+    """Open a file of the build. Return its descriptor and status. Raise StoreError for links and other types of files.
+
+    `name`: path of the file, or its name in the open directory `folder`."""
     try:
         descriptor = os.open(name, flags | _OWN_FILE, 0o666, dir_fd=folder)
     except OSError as error:
@@ -390,7 +398,7 @@ def _open_file(path: str | Path, name: str | Path, flags: int, folder: int | Non
 
 
 def _refuse_foreign(path: str | Path, mode: int, desired: Callable[[int], bool]) -> None:
-    """Raise StoreError for what a build never makes, such as a link, a FIFO, or a file in place of a folder."""
+    """Raise StoreError for a file that no build creates, such as a link, a FIFO, or a file in place of a directory."""
     if not desired(mode):
         what = next((name for is_it, name in _OTHERS if is_it(mode)), "something else")
         raise StoreError(
@@ -411,7 +419,7 @@ _OTHERS = (
 
 
 def refuse_foreign_folder(path: Path) -> None:
-    """Raise StoreError for a link, and for what is no folder."""
+    """Raise StoreError for a link and for anything except a directory."""
     try:
         mode = os.lstat(path).st_mode
     except OSError as error:
@@ -421,8 +429,9 @@ def refuse_foreign_folder(path: Path) -> None:
 
 
 def read_text(path: Path, *, cut: bool = False) -> str:
-    """The text of a file of the build; with `cut`, one that may end within a character. Raises StoreError, for a link
-    and for what is no file too."""
+    """Return the text of a file of the build. Raise StoreError, also for a link and for other types of files.
+
+    `cut`: True if the text can end within a character."""
     try:
         return _decoded(_content(*_open_file(path, path, os.O_RDONLY)), cut)
     except (OSError, UnicodeDecodeError) as error:
@@ -430,9 +439,10 @@ def read_text(path: Path, *, cut: bool = False) -> str:
 
 
 class _Reader:
-    """Reader of folders with files of objects: `found` are their texts, `half_written` what killed runs left.
+    """Reader of directories with files of objects. Only the first directory is opened by its path.
 
-    Nothing but the first folder is reached by a path, as going along one takes longer than reading a file."""
+    Resolving a path takes longer than reading a file. `found`: texts by name. `half_written`: partial files of killed
+    runs."""
 
     def __init__(self, elsewhere: bool) -> None:
         self.found: dict[str, str] = {}
@@ -440,7 +450,7 @@ class _Reader:
         self._elsewhere = elsewhere
 
     def read(self, place: str, name: str, descriptor: int) -> None:
-        """Read the files in an open folder and below, hidden ones left out, and close its descriptor."""
+        """Read the files in an open directory and below, except hidden files, and close its descriptor."""
         folders: list[str] = []
         files: list[str] = []
         links: list[str] = []
@@ -467,7 +477,7 @@ class _Reader:
             os.close(descriptor)
 
     def _text(self, path: str, name: str, file: str, folder: int) -> str:
-        """The text of a file, given by its path, its name in the build, and that in an open folder."""
+        """Return the text of a file. `name`: its name in the build. `file`: its name in the open directory `folder`."""
         # The first test is cheap, and excludes most files by the kind in their name.
         is_ours = file.partition("-")[0] in _ANY_STATE and is_state(name)
         must_be_complete = is_ours and not (self._elsewhere and not name.startswith("clusters/"))
@@ -488,8 +498,9 @@ class _Reader:
 
 
 def _usual_text(file: str, folder: int) -> str | None:
-    """The text of a file as a run writes it, by its name in an open folder; None for any other. Nearly all
-    files are such, and this takes a third of the time."""
+    """Return the text of a file in an open directory in the format of runs, or None for other files.
+
+    Nearly all files have this format, and this function takes a third of the time."""
     try:
         descriptor = os.open(file, os.O_RDONLY | _OWN_FILE, dir_fd=folder)
     except OSError:
@@ -509,7 +520,7 @@ def _usual_text(file: str, folder: int) -> str | None:
 
 
 def _opened(path: Path, above: int | None = None) -> int:
-    """A descriptor of a folder, by its name in the one above if that is given. Raises StoreError."""
+    """Return a descriptor of a directory by its path, or by its name in the directory `above`. Raise StoreError."""
     try:
         if above is None:
             return os.open(path, _FOLDER | os.O_NOFOLLOW)
@@ -519,10 +530,10 @@ def _opened(path: Path, above: int | None = None) -> int:
 
 
 def _content(descriptor: int, status: os.stat_result) -> bytes:
-    """All that is in an open file, which is closed."""
+    """Return the content of an open file and close the file."""
     try:
         size = status.st_size
-        # One more, so that a file of the size that is known takes one call.
+        # One byte more, so that a file of the known size takes one call.
         content = os.read(descriptor, size + 1)
         if len(content) == size:
             return content
@@ -557,19 +568,19 @@ def _holder(path: Path) -> str:
 
 
 def _kind(name: str) -> str:
-    """The kind, in lower case, of the object that a file of the build holds; "" for another file."""
+    """Return the kind, in lower case, of the object in a file of the build, or "" for other files."""
     name_match = _OBJECT.fullmatch(name)
     return name_match[3] if name_match else ""
 
 
 def is_state(name: str) -> bool:
-    """Return whether a file of the build holds what no other one does, so that it cannot be made again."""
+    """Return True if a file of the build contains unique state that cannot be composed again."""
     kinds = _STATE_KINDS.get(name.partition("/")[0], ())
     return name.rpartition("/")[2].partition("-")[0] in kinds and _kind(name) in kinds
 
 
 def _rank(name: str) -> int:
-    """0 for ModelReplicas, 1 for other state, 2 for what is made of it."""
+    """Return 0 for ModelReplicas, 1 for other state, and 2 for files that depend on state."""
     return 2 if not is_state(name) else int(_kind(name) != _REPLICA)
 
 
@@ -581,7 +592,7 @@ def _refuse_torn(path: str | Path, text: str) -> None:
     elif text.startswith(_MARK):
         is_complete = text.count("\n") > 1 and text.endswith("\n")
     else:
-        # Neither is what another owner wrote, for which there is another message.
+        # A file of another owner is not truncated, and has another error message.
         is_complete = not _MARK.startswith(text)
     if not is_complete:
         raise StoreError(f"{path} was modified (it is truncated); {HOW_TO_RESTORE}")
@@ -594,7 +605,7 @@ HOW_TO_RESTORE = (
 
 
 def _is_document(text: str) -> bool:
-    """Return whether a document such as plan.json is ours, or the beginning of ours."""
+    """Return True if a document, such as plan.json, or the beginning of a document was written by a build."""
     if _DOCUMENT_MARK in text:
         return True
     with contextlib.suppress(ValueError):
@@ -605,19 +616,20 @@ def _is_document(text: str) -> bool:
 
 
 def _is_report(text: str) -> bool:
-    """Return whether the page is ours, or the beginning of ours."""
+    """Return True if a report or the beginning of a report was written by a build."""
     torn = _REPORT_START.startswith(text) or (text.startswith(_REPORT_START) and "</head>" not in text)
     return _REPORT_MARK in text or torn
 
 
 def is_whole_report(text: str) -> bool:
-    """Return whether nothing of the page is missing."""
+    """Return True if a report is complete."""
     return text.endswith(_REPORT_END)
 
 
 def write_report(path: str, text: str) -> None:
-    """Write a page or a document to a file outside of the build folder, in place of an earlier one alone. Raises
-    StoreError."""
+    """Write a report or a document outside the build directory. Raise StoreError.
+
+    Only an earlier report or document is replaced."""
     is_ours = _is_document if path.endswith(".json") else _is_report
     try:
         with contextlib.suppress(FileNotFoundError):
@@ -630,17 +642,17 @@ def write_report(path: str, text: str) -> None:
 
 
 def state_files(files: Mapping[str, str]) -> dict[str, str]:
-    """The ModelReplicas and ModelEndpoints of a build, with which the next run starts."""
+    """Return the ModelReplicas and ModelEndpoints of a build. The next run starts with them."""
     return {name: text for name, text in files.items() if name.startswith("control/") and is_state(name)}
 
 
 def status_files(files: Mapping[str, str]) -> dict[str, str]:
-    """The files of a build that hold the status of a resource."""
+    """Return the files of a build with the status of a resource."""
     return {name: text for name, text in files.items() if name.startswith("status/")}
 
 
 def cluster_files(files: Mapping[str, str]) -> dict[str, dict[str, str]]:
-    """The files of each workload cluster of a build that has any."""
+    """Return the files of each inference cluster of a build with files."""
     files_by_cluster: dict[str, dict[str, str]] = {}
     for name, text in files.items():
         if name.startswith("clusters/"):
@@ -649,12 +661,12 @@ def cluster_files(files: Mapping[str, str]) -> dict[str, dict[str, str]]:
 
 
 def is_model_route(name: str) -> bool:
-    """Return whether a file of a build holds a ModelRoute."""
+    """Return True if a file of a build contains a ModelRoute."""
     return name.startswith("control/") and name.rpartition("/")[2].startswith("modelroute-")
 
 
 def object_counts(files: Mapping[str, str]) -> dict[str, int]:
-    """Return how many objects a build has for each workload cluster, "" for the control cluster."""
+    """Return the number of objects in a build by inference cluster, "" for the control cluster."""
     owned = {name: text for name, text in files.items() if not is_unowned_namespace(name, text)}
     counts = {name: len(cluster_texts) for name, cluster_texts in cluster_files(owned).items()}
     control = sum(name.startswith("control/") for name in owned)
@@ -662,17 +674,17 @@ def object_counts(files: Mapping[str, str]) -> dict[str, int]:
 
 
 def is_unowned_namespace(name: str, text: str) -> bool:
-    """Return whether a file of a build holds a Namespace without a label of the fleet (`compose/control.py`)."""
+    """Return True if a file of a build contains a Namespace without a label of the fleet (`compose/control.py`)."""
     return "/cluster-scoped/namespace-" in name and MANAGED_BY_LABEL not in text
 
 
 def file_text(name: str, text: str) -> str:
-    """The text of the file of this name for an object that is this YAML."""
+    """Return the text of the file with this name and the YAML of its object."""
     return STATE_HEADER + text + _END if is_state(name) else HEADER + text
 
 
 def object_text(text: str) -> str:
-    """The YAML in a text of `file_text`; another text as it is."""
+    """Return the YAML in a text of `file_text`, or another text unchanged."""
     if text.startswith(STATE_HEADER) and text.endswith(f"\n{_END}"):
         return text[len(STATE_HEADER) : -len(_END)]
     return text.removeprefix(HEADER)

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The file in which the event source keeps what it has reported, so that a restart reports nothing twice."""
+"""File with the reported incidents of the event source, so that a restart reports no incident twice."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .directory import StoreError, document_text
 
 
 def read_memory(path: str) -> Memory:
-    """Return the incidents of a file, none when there is no file. Raises StoreError."""
+    """Return the incidents of a file, or none without a file. Raise StoreError."""
     try:
         document = json.loads(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -40,7 +40,7 @@ def read_memory(path: str) -> Memory:
 
 
 def write_memory(path: str, memory: Memory) -> None:
-    """Write the incidents atomically to a file that its owner alone can read. Raises StoreError."""
+    """Write the incidents atomically to a file that only its owner can read. Raise StoreError."""
     incidents: list[dict[str, Any]] = [
         {
             "type": subject.type,

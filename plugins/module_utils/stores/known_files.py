@@ -1,15 +1,15 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Cache of which files of a build are what their inputs are composed to, so that they need not be composed again.
+"""Cache of build files that match their inputs, so that unchanged files are not composed again.
 
-For each group of files, a cluster for example, it has a seal: a digest of the inputs and of the files that were made of
-them, keyed with a secret of the user. Inputs and files are as they are now, so a seal can only say that both belong
-together, which no change of the cache makes true: whoever has not the key cannot make a seal, and a seal of another
-fleet, another cluster or another time is of other inputs or files. The code that composes is part of the inputs. So
-the answer of a run is the same with any cache, and without one.
+The cache has a seal for each group of files, such as a cluster. A seal is a digest of the inputs and of the composed
+files, keyed with a secret of the user. Inputs and files are compared in their current state, so a seal only proves that
+both belong together. No change of the cache can forge this proof, because a seal requires the key. A seal of another
+fleet, cluster, or time belongs to other inputs or files. The code that composes objects is part of the inputs. The
+result of a run is therefore equal with any cache, and without a cache.
 
-No text of a fleet can be found in it. It is in the cache folder of the user, as what is in the build folder may come
-from others, with Git for example, and belongs into every diff.
+The cache contains no text of a fleet. It is in the cache directory of the user. The build directory is not suitable,
+because others might have written it, for example with Git, and because its files appear in every diff.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ Inputs = Callable[[], Iterable[str]]
 
 
 class KnownFiles:
-    """The seals of a build folder. Whatever keeps them from being read or written, a run goes on without them."""
+    """Seals of a build directory. A run continues without them if they cannot be read or written."""
 
     def __init__(self, folder: str | Path, *, write: bool) -> None:
-        """Read the seals of a build folder. Without `write`, nothing is written to the cache."""
+        """Read the seals of a build directory. Without `write`, nothing is written to the cache."""
         self._name = f"{hashlib.sha256(os.fsencode(os.path.realpath(folder))).hexdigest()[:40]}.json"
         self._place = user_cache.folder(_FOLDER, make=write) if _code() else None
         self._key = _key(self._place, make=write) if self._place else b""
@@ -72,7 +72,7 @@ class KnownFiles:
             self._after[group] = _seal(self._key, inputs, files)
 
     def save(self) -> None:
-        """Write what was proved and noted, if anything of it is new."""
+        """Write the proved and noted seals, if any of them is new."""
         if not (self._write and self._place and self._key) or self._after == self._before:
             return
         with contextlib.suppress(OSError):
@@ -105,7 +105,7 @@ def _seals(path: Path) -> dict[str, str]:
 
 
 def _key(place: Path, *, make: bool) -> bytes:
-    """The key of the user, empty if there is none."""
+    """Return the key of the user, or b"" without one."""
     path = place / _KEY
     key_bytes = _own_content(path, _KEY_BYTES, others=0o077)
     if len(key_bytes) != _KEY_BYTES and make:
@@ -118,7 +118,9 @@ def _key(place: Path, *, make: bool) -> bytes:
 
 
 def _own_content(path: Path, most: int, others: int = 0o022) -> bytes:
-    """The content of a file of this user, which others have none of these rights to; nothing of any other file."""
+    """Return the content of a file of this user, or b"" for other files and for files with permissions for others.
+
+    `others`: the rejected permissions, as mode bits. `most`: the maximum size in bytes."""
     try:
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as stream:
             status = os.fstat(stream.fileno())
@@ -131,8 +133,9 @@ def _own_content(path: Path, most: int, others: int = 0o022) -> bytes:
 
 @cache
 def _code() -> bytes:
-    """A digest of all that decides what is composed; nothing where the files of the code cannot be read, as in a module
-    that Ansible sends to another machine."""
+    """Return a digest of all code that affects composed objects, or b"" if its files cannot be read.
+
+    The files cannot be read in a module that Ansible sends to another machine."""
     top = Path(__file__).parents[1]
     try:
         versions = [importlib.metadata.version(name) for name in _PACKAGES]

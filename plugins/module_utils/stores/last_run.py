@@ -1,9 +1,9 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""State of the last run, and the ModelReplicas and ModelEndpoints of it in the files of a build.
+"""State of the last run, and its ModelReplicas and ModelEndpoints in the files of a build.
 
-Much of it is written several times: the metadata of a ModelReplica is that of its ModelEndpoint, and the engines of all
-replicas of a deployment are alike. Both are read and checked once for each text that they have, and shared.
+Many parts of the state are repeated: a ModelReplica and its ModelEndpoint have the same metadata, and all replicas of a
+deployment have similar engines. Each unique text is read and validated once, and the result is shared.
 """
 
 from __future__ import annotations
@@ -32,22 +32,26 @@ _NEXT_KEY = re.compile(r"(?<=\n)  (?=[A-Za-z])")
 
 @dataclass(frozen=True)
 class State:
-    """State of the last run: ModelReplicas and ModelEndpoints, composed objects by resource, statuses, and resources as
-    they were `applied` to the control cluster, if it is not known that it `lacks` them.
-
-    `objects` is how many the fleet has by workload cluster, "" for the control cluster. `home`: see `Settings`.
-    `routed` are its ModelRoutes. `history`: digests of the planned ModelReplicas of each inference cluster
-    (`core/planning/recovery.py`)."""
+    """State of the last run."""
 
     existing: Sequence[api.Resource]
+    """ModelReplicas and ModelEndpoints."""
     earlier: Earlier
+    """Lookup of composed objects by resource."""
     statuses: Mapping[Ref, Mapping[str, Any]]
+    """Statuses of resources."""
     applied: Callable[[Ref], Object | None]
+    """Lookup of resources in their form on the control cluster."""
     lacks: Callable[[Ref], bool] = lambda _ref: False
+    """Returns True if the control cluster is known to lack a resource."""
     objects: Mapping[str, int] = field(default_factory=dict)
+    """Number of objects of the fleet by inference cluster, "" for the control cluster."""
     home: Literal["folder", "control"] = "folder"
+    """Location of the state: see `Settings`."""
     routed: Sequence[api.ModelRoute] = ()
+    """ModelRoutes of the last run."""
     history: History = field(default_factory=dict)
+    """Digests of the planned ModelReplicas of each inference cluster (`core/planning/recovery.py`)."""
 
     @property
     def place(self) -> str:
@@ -56,9 +60,9 @@ class State:
 
 
 def refuse_partial_fleet(state: State, kinds: Collection[str]) -> None:
-    """Raise StoreError for manifests without the kinds that what the last run left there cannot be without.
+    """Raise StoreError for manifests without the kinds that the objects of the last run require.
 
-    A fleet without replicas may have gateways and providers alone: of it, clusters with objects need their kind."""
+    A fleet without replicas might have only gateways and providers. Clusters with objects still require their kind."""
     folder = state.home == "folder"
     if state.existing:
         missing = [kind for kind in ("InferenceCluster", "ModelDeployment") if kind not in kinds]
@@ -90,7 +94,7 @@ def routed(files: Mapping[str, str]) -> list[api.ModelRoute]:
 
 
 def existing(folder: str, files: Mapping[str, str]) -> list[api.Resource]:
-    """Return the ModelReplicas and ModelEndpoints of the last run. Raises StoreError."""
+    """Return the ModelReplicas and ModelEndpoints of the last run. Raise StoreError."""
     resources: list[api.Resource] = []
     reader = _Reader()
     for name, text in state_files(files).items():
@@ -112,7 +116,7 @@ class _Reader:
         self._engines: dict[str, list[api.Model]] = {}
 
     def read(self, text: str) -> api.Resource | None:
-        """Return the resource in a file of the state; None if the file has another format or an error."""
+        """Return the resource in a file of the state, or None if the file has another format or an error."""
         head, __, after_metadata = text.partition(_METADATA)
         metadata, __, spec = after_metadata.partition(_SPEC)
         before_engines, has_engines, after_engines = spec.partition(_ENGINES)
@@ -145,7 +149,7 @@ class _Reader:
         return resource
 
     def _head(self, text: str) -> dict[str, Any]:
-        """The apiVersion and the kind."""
+        """Return the apiVersion and the kind."""
         if text not in self._heads:
             read = yaml_lines.read(f"{text}\n")
             self._heads[text] = read[0][1] if read and len(read) == 1 else {}
@@ -153,18 +157,18 @@ class _Reader:
 
 
 def _is_list_of_engines(tail: str) -> bool:
-    """Return whether the text after the engines key contains only the engine list."""
+    """Return True if the text after the engines key contains only the engine list."""
     return list(_mapping("spec", f"{_ENGINES[1:]}{tail}").get("spec", ())) == ["engines"]
 
 
 def _mapping(key: str, lines: str) -> dict[str, Any]:
-    """Return the mapping with this key and these lines below it; an empty one where they are anything else."""
+    """Return the mapping with this key and these lines below it, or {} for other content."""
     read = yaml_lines.read(f"{key}:\n{lines}")
     return read[0][1] if read and len(read) == 1 and list(read[0][1]) == [key] else {}
 
 
 def _resources(file_path: str, text: str) -> list[api.Resource]:
-    """Return the resources in a file of the state. Raises StoreError."""
+    """Return the resources in a file of the state. Raise StoreError."""
     resources: list[api.Resource] = []
     read = list(documents(Source(file_path, text.encode())))
     if not read:

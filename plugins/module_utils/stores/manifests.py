@@ -1,10 +1,11 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Manifests on disk: files, folders and glob patterns -> their bytes.
+"""Manifests on disk: conversion of files, directories, and glob patterns to the bytes of files.
 
-What is read: a file given by name whatever it is called; of a folder, every `*.yaml`, `*.yml` and `*.json` below it;
-of a pattern (`*`, `?`, `[...]`, `**` for any number of folders), the files it matches and the folders likewise. Hidden
-files and folders (`.git`, `.x.yaml.swp`) are skipped unless named. Links are followed, and each real file is read once.
+A path to a file matches the file, with any name. A path to a directory matches every `*.yaml`, `*.yml`, and `*.json`
+file below it. A pattern (`*`, `?`, `[...]`, `**` for any number of directories) matches files and directories. Hidden
+files and directories (`.git`, `.x.yaml.swp`) are skipped unless a path names them. Links are followed, and each real
+file is read once.
 """
 
 from __future__ import annotations
@@ -32,10 +33,10 @@ _MANIFESTS = "manifests end in " + ", ".join(SUFFIXES)
 
 
 def read(paths: Sequence[str], added: Sequence[str] = ()) -> tuple[list[Source], list[Problem]]:
-    """The files that `paths` and `added` name, in the order given (a folder's sorted by path), and what could not be
-    read. A file of `added` that `paths` name too is a problem, as it adds nothing.
+    """Return the files of `paths` and `added` in their order, with directories sorted by path, and the read errors.
 
-    A source is named by its path relative to the working directory when it is below it, else as given.
+    A file of `added` that `paths` also contains is a problem, because it adds nothing. The name of a source is its path
+    relative to the working directory if the file is below it. Otherwise, the name is the path as given.
     """
     reader = _Reader()
     for path in paths:
@@ -105,7 +106,8 @@ class _Reader:
             )
 
     def _matching(self, top: str, patterns: Sequence[str]) -> Iterator[str]:
-        """Files below `top` whose path from there matches. Not `glob`: it follows loops of links as far as they go."""
+        """Yield the files below `top` with a matching relative path. `glob` is not suitable, because it follows loops
+        of links."""
         if not os.path.isdir(top or "."):
             return
         for file_path in self._walk(top or ".", ("",)):
@@ -114,7 +116,7 @@ class _Reader:
                 yield file_path if top else relative
 
     def _walk(self, top: str, suffixes: tuple[str, ...] = SUFFIXES) -> Iterator[str]:
-        """Files below `top`, sorted; each real folder once, so that loops of links end."""
+        """Yield the files below `top`, sorted. Each real directory is visited once, so that loops of links end."""
         folders: set[tuple[int, int]] = set()
         pending = [top]
         while pending:
@@ -140,7 +142,7 @@ class _Reader:
             pending.extend(reversed(below))
 
     def _add_file(self, path: str) -> None:
-        """Read one file, unless it is none, too big, or read already."""
+        """Read one file, except non-files, large files, and files that were already read."""
         if len(self.sources) >= MAX_FILES:
             if not self._full:
                 self._problem(path, f"is one file too many: at most {MAX_FILES} are read", "Read fewer folders at once")
@@ -195,7 +197,7 @@ class _Reader:
         absolute = os.path.normpath(os.path.join(self._base, path))
         if self._base and absolute.startswith(self._base + os.sep):
             path = absolute[len(self._base) + 1 :]
-        # File names are bytes; what is not UTF-8 in them could not be printed.
+        # File names are bytes, and bytes that are not UTF-8 could not be printed.
         return path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
     def _problem(self, path: str, message: str, hint: str = "") -> None:
@@ -204,7 +206,7 @@ class _Reader:
 
 
 def _working_directory() -> str:
-    """The working directory, empty when it was removed meanwhile."""
+    """Return the working directory, or "" if it was removed."""
     try:
         return os.path.realpath(os.getcwd())
     except OSError:
@@ -212,7 +214,7 @@ def _working_directory() -> str:
 
 
 def _split_pattern(pattern: str) -> tuple[str, list[str]]:
-    """A pattern -> what stands before its first `**`, and the components from there on."""
+    """Return the part of a pattern before its first `**`, and the components from there on."""
     components = pattern.split("/")
     if "**" not in components:
         return pattern, []
@@ -223,10 +225,10 @@ def _split_pattern(pattern: str) -> tuple[str, list[str]]:
 
 
 def _matches(names: Sequence[str], patterns: Sequence[str]) -> bool:
-    """Return whether the components of a path match those of a pattern, where `**` stands for any number of them."""
+    """Return True if the path components match the pattern components. `**` matches any number of components."""
 
     def reachable(states: set[int]) -> set[int]:
-        """With the states that are reached when `**` stands for nothing."""
+        """Return the states with the additional states for an empty `**`."""
         pending, closure = list(states), set(states)
         while pending:
             state = pending.pop()
@@ -273,7 +275,7 @@ def _file_type(mode: int) -> str:
 
 
 def _is_hidden_by_permissions(path: str) -> bool:
-    """Return whether a folder on the way must not be read, so that it is unknown whether the path exists."""
+    """Return True if missing permissions for a parent directory hide the existence of the path."""
     try:
         os.lstat(path)
     except PermissionError:
@@ -297,7 +299,7 @@ def _hint_of_missing(path: str) -> str:
 
 
 def _first_missing(path: str) -> str:
-    """The outermost part of `path` that does not exist."""
+    """Return the outermost part of `path` that does not exist."""
     for parent in [*reversed(Path(path).parents), Path(path)]:
         if not os.path.lexists(parent):
             return str(parent)

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The file in which one module leaves for another what it observed of a fleet (`core/observation.py`)."""
+"""File that passes the observation of a fleet from one module to another (`core/observation.py`)."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from ..core.accounts import Account
 from ..core.observation import ObservationError, accounts, accounts_wire
 from .directory import StoreError
 
-# JSON may hold them as they are; YAML, whose reader the file meets as well, may not (YAML 1.2, 5.1).
+# JSON can contain these characters unescaped. YAML cannot (YAML 1.2, 5.1), and YAML readers also read the file.
 _UNPRINTABLE = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
 _ACCOUNTS = "accounts"
 _OURS = (b'{"clusters":', b'{"accounts":')
 
 
 def observations_text(document: Mapping[str, Any]) -> str:
-    """The text of an observation: JSON, a line for each cluster and account, the same for the same observation."""
+    """Return the text of an observation: JSON with a line per cluster and account, equal for equal observations."""
     account_lines = ",\n".join(map(_json, document.get(_ACCOUNTS) or ()))
     section = f'"{_ACCOUNTS}":[\n{account_lines}\n]' if account_lines else ""
     if section and document.keys() == {_ACCOUNTS}:
@@ -37,8 +37,10 @@ def observations_text(document: Mapping[str, Any]) -> str:
 
 
 def write_observations(path: str, document: Mapping[str, Any]) -> bool:
-    """Write an observation to a file that its owner alone can read, atomically, when it differs from what is there.
-    Whether it was written. Accounts in the file stay. Raises StoreError."""
+    """Write a changed observation atomically to a file that only its owner can read. Return True if the file was
+    written.
+
+    Accounts in the file are kept. Raise StoreError."""
     with _locked(path):
         previous_text = _read(path)
         kept_accounts = _document(path, previous_text).get(_ACCOUNTS) if b'"accounts":' in previous_text else None
@@ -48,8 +50,9 @@ def write_observations(path: str, document: Mapping[str, Any]) -> bool:
 def update_accounts(
     path: str, change: Callable[[Sequence[Account]], Sequence[Account]], *, check_mode: bool = False
 ) -> tuple[tuple[Account, ...], tuple[Account, ...]]:
-    """Change the accounts in a file of observations, unless in check mode; all else in it stays. Return the accounts
-    before and after. Raises StoreError."""
+    """Change the accounts in a file of observations, except in check mode. Return the accounts before and after.
+
+    All other content of the file is kept. Raise StoreError."""
     with contextlib.nullcontext() if check_mode else _locked(path):
         text = _read(path)
         document = _document(path, text)
@@ -78,7 +81,7 @@ def _write(path: str, previous_text: bytes, document: Mapping[str, Any]) -> bool
 
 @contextlib.contextmanager
 def _locked(path: str) -> Iterator[None]:
-    """Hold the lock of the folder of a file, which several hosts of one play change at the same time."""
+    """Hold the lock of the directory of a file, because several hosts of one play change the file at the same time."""
     folder = os.path.dirname(os.path.abspath(path))
     try:
         os.makedirs(folder, exist_ok=True)
@@ -86,7 +89,7 @@ def _locked(path: str) -> Iterator[None]:
     except OSError as error:
         raise _unwritable(path, error) from error
     try:
-        # A file system without locks has no second host either that would wait for one.
+        # A file system without locks also has no second host that waits for a lock.
         with contextlib.suppress(OSError):
             fcntl.flock(handle, fcntl.LOCK_EX)
         yield

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Objects that earlier runs built of a resource, found by the labels of the objects in a build folder."""
+"""Objects that earlier runs composed of a resource, found by the labels of the objects in a build directory."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ OWNER_LABELS = {
     "InferenceCluster": names.CLUSTER_LABEL,
 }
 _ANY = ""
-"""Value of a label that is not known before a file is parsed."""
+"""Value of a label that is unknown before a file is parsed."""
 
 
 def model_routes(values: Iterable[Object]) -> list[api.ModelRoute]:
-    """Return the ModelRoutes among objects, without their status. What is none any more is skipped."""
+    """Return the ModelRoutes among objects, without their status. Invalid ModelRoutes are skipped."""
     routes = []
     for value in values:
         if text(value, "kind") == api.ModelRoute.KIND:
@@ -39,7 +39,7 @@ def model_routes(values: Iterable[Object]) -> list[api.ModelRoute]:
 
 
 class EarlierObjects:
-    """The objects of a build folder by the resource that they were composed of. Files are parsed when asked for."""
+    """Objects of a build directory by their resource. Files are parsed on first use."""
 
     def __init__(self, folder: str, files: Mapping[str, str]) -> None:
         self._folder = folder
@@ -57,7 +57,7 @@ class EarlierObjects:
         return files_by_namespace
 
     def __call__(self, ref: Ref) -> Sequence[tuple[str, Object]]:
-        """Each object with its workload cluster, or "" for the control cluster."""
+        """Return each object with its inference cluster, or "" for the control cluster."""
         label = names.REPLICA_LABEL if ref.kind == "ModelReplica" else OWNER_LABELS.get(ref.kind)
         if label is None:
             return ()
@@ -72,22 +72,23 @@ class EarlierObjects:
         ]
 
     def _places(self, ref: Ref) -> Iterator[tuple[str, Iterable[str]]]:
-        """Yield the trees in which a resource has objects, each with the namespaces there."""
+        """Yield the trees with objects of a resource, each with the namespaces of these objects."""
         if ref.kind in ("ModelCache", "ModelReplica"):
             tree = "" if ref.kind == "ModelCache" else "clusters/"
             yield tree, [names.workload_namespace(ref.namespace)]
             return
         namespaces = {"", constants.SYSTEM_NAMESPACE} if not ref.namespace else {ref.namespace}
         yield "control/", self._by_namespace if ref.kind == "InferenceGateway" else namespaces
-        # Objects of gateways in mode Model on their clusters.
+        # Model gateways have objects on their clusters.
         if ref.kind == "InferenceGateway":
             yield "clusters/", self._by_namespace
         elif ref.kind == "ModelService":
             yield "clusters/", [names.workload_namespace(ref.namespace)]
 
     def _naming(self, label: str, value: str, namespace: str) -> Iterable[str]:
-        """Return the files of a namespace that may have this value of a label. There may be many values to ask for, so
-        all files are searched once."""
+        """Return the files of a namespace that might contain this value of a label.
+
+        All files are searched once, because many values might be requested."""
         files_by_owner = self._by_owner.get((label, namespace))
         if files_by_owner is None:
             files_by_owner = self._by_owner[label, namespace] = self._indexed(label, namespace)

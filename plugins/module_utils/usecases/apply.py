@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Use case: apply a build folder, or a published decision, to the API servers of a fleet, all clusters concurrently."""
+"""Use case: apply a build directory, or a published decision, to all API servers of a fleet concurrently."""
 
 from __future__ import annotations
 
@@ -40,52 +40,50 @@ from ..stores.directory import DirectoryStore, StoreError
 from .apply_guard import planned_by_build, planned_on_control, refuse_outages
 
 Connect = Callable[[Client | None], Client]  # pylint: disable=unsupported-binary-operation
-"""Function that connects to a cluster, given the client of the control cluster, which may store the kubeconfig."""
+"""Function that connects to a cluster. Its argument is the client of the control cluster, which can store the
+kubeconfig."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """Workload cluster: its connection, and the folder with its objects (empty: its own folder in the build)."""
+    """Inference cluster, with its connection."""
 
     name: str
     connect: Connect
     folder: str = ""
+    """Directory with its objects. If empty, its directory in the build."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of a run.
-
-    `path` is the build folder, empty with `absent`, which deletes all objects of the fleet. `lease` (holder, seconds)
-    is the lock of the fleet, renewed during the run; others then apply no decision, as this run applies to `targets`
-    by itself.
-
-    `decision`: the generation of a decision to apply to the targets instead of a build, 0 for the newest one. Each of
-    them has a lock of its own while it is written to, held by `lease`.
-
-    With `record`, `objects` are applied to every cluster instead of a build, and their inventory is kept under that
-    name, separate from those of builds.
-
-    `guards`: nothing is changed if a model would stop serving although the plan does not ask for it.
-
-    `options` are shared by all clusters. `on_control`: apply to the control cluster too; otherwise it is only read.
-    `definitions`: install the CRDs there.
-    """
+    """Settings of a run."""
 
     path: str
+    """Build directory, empty with `absent`."""
     targets: Sequence[Target] = ()
+    """Inference clusters of the run."""
     control: Connect | None = None
     options: Options = field(default_factory=Options)
+    """Options for all clusters."""
     absent: bool = False
+    """Delete all objects of the fleet."""
     on_control: bool = True
+    """Apply to the control cluster too. Otherwise, the control cluster is only read."""
     definitions: bool = True
+    """Install the CRDs on the control cluster."""
     forks: int = 32
     lock_timeout: float = 60.0
     lease: tuple[str, float] | None = None
+    """Holder and duration (in seconds) of the lock of the fleet. The run renews the lock, and other runs apply no
+    decision, because this run applies to `targets` itself."""
     decision: int | None = None
+    """Generation of a decision to apply instead of a build, 0 for the newest decision. Each target then has its own
+    lock, held by `lease` during writes."""
     objects: Sequence[Object] = ()
     record: str = ""
+    """Name of a separate inventory. `objects` are then applied to every cluster instead of a build."""
     guards: bool = False
+    """Change nothing if a model would stop serving although the plan does not request it."""
 
     def scope(self, cluster: str) -> str:
         """Return the scope of the inventory of a cluster."""
@@ -104,7 +102,7 @@ Outcome = Applied | Failure  # pylint: disable=unsupported-binary-operation
 
 @dataclass(frozen=True)
 class Outcomes:
-    """Outcome of each cluster; `control` is None without a control cluster."""
+    """Outcome of each cluster. `control` is None without a control cluster."""
 
     clusters: Mapping[str, Outcome]
     control: Outcome | None = None
@@ -116,7 +114,7 @@ class Outcomes:
 
     @property
     def changed(self) -> bool:
-        """Return whether anything changed on any cluster."""
+        """Return True if anything changed on any cluster."""
         return any(isinstance(outcome, Applied) and outcome.changed for outcome in self.every)
 
 
@@ -136,14 +134,14 @@ def object_changes(cluster: str, applied: Iterable[Applied]) -> ObjectChanges:
 
 
 def _net_change(before: Object | None, after: Object | None) -> str:
-    """Return the net change of an object between its first and its last change; "" without a net change."""
+    """Return the net change of an object between its first and its last change, or "" without a net change."""
     if before is None or after is None:
         return "created" if after is not None else "removed" if before is not None else ""
     return "changed" if owned(before, names.FIELD_MANAGER) != owned(after, names.FIELD_MANAGER) else ""
 
 
 def is_failed(outcome: Outcome) -> bool:
-    """Return whether a cluster could not be worked with, or an object there could not be applied or removed."""
+    """Return True if a cluster was unavailable, or an object could not be applied or removed there."""
     return isinstance(outcome, Failure) or outcome.failed
 
 
@@ -165,8 +163,8 @@ _Lock = Callable[[str, Client], AbstractContextManager[None]]
 def run(settings: Settings) -> Outcomes:
     """Apply a build, or a decision, to all clusters.
 
-    Raises StoreError for an unusable build, DecisionError for a decision that must not be applied, and ApiError when
-    another run holds the lock of the fleet, and OutageError. Other errors fail only the cluster where they occur."""
+    Raise StoreError for an unusable build, DecisionError for a decision that must not be applied, ApiError if another
+    run holds the lock of the fleet, and OutageError. Other errors fail only the cluster where they occur."""
     if settings.decision is not None and settings.control is not None:
         return _run_decision(settings, settings.decision, settings.control)
     with _locked(settings) as (locked, lock):
@@ -175,8 +173,9 @@ def run(settings: Settings) -> Outcomes:
 
 @contextlib.contextmanager
 def _locked(settings: Settings) -> Iterator[tuple[Settings, _Lock | None]]:
-    """Hold the lock of the fleet, renewed over a separate connection; clients stop writing when it is lost. Yield the
-    lock of single clusters as well, which is needed where others may still apply a decision."""
+    """Hold the lock of the fleet and renew it over a separate connection. Clients stop writing when the lock is lost.
+
+    Yield the settings and, if another run might still apply a decision, a lock for single clusters."""
     if settings.lease is None or settings.control is None:
         yield settings, None
         return
@@ -202,10 +201,10 @@ def _cluster_lock(
     lost: Callable[[], bool] = lambda: False,
     check: Callable[[Client], object] = lambda _control: None,
 ) -> _Lock:
-    """Return the lock of a cluster, which is on the control cluster that `connect` leads to.
+    """Return the lock of a cluster. Its lease is on the control cluster that `connect` connects to.
 
-    `lost` says whether that of the fleet was lost. `check` is given a client of the control cluster once the cluster is
-    locked, and raises where nothing may be written."""
+    `lost`: returns True if the lock of the fleet was lost. `check`: receives a client of the control cluster when the
+    cluster is locked, and raises an error if writes are not allowed."""
 
     @contextlib.contextmanager
     def locked(cluster: str, client: Client) -> Iterator[None]:
@@ -217,14 +216,14 @@ def _cluster_lock(
             check(control)
             client.write_until(lambda: lost() or is_lock_lost())
             yield
-        # Nothing is written by who only waits.
+        # A client that only waits writes nothing.
         client.write_until(lambda: True)
 
     return locked
 
 
 def _run_decision(settings: Settings, generation: int, connect: Connect) -> Outcomes:
-    """Apply a decision to the targets. Raises DecisionError."""
+    """Apply a decision to the targets. Raise DecisionError."""
     fleet = settings.options.fleet
     with connect(None) as control:
         decisions = Decisions(control, fleet)
@@ -251,23 +250,23 @@ def _run_decision(settings: Settings, generation: int, connect: Connect) -> Outc
 
 @dataclass(frozen=True)
 class Decision:
-    """Decision that others apply.
-
-    `generation`: that of the newest one, 0 for none. `is_new`: it was, or is to be, published. `changed`: the clusters
-    for which it differs from the one before. `failures`: targets that it does not have, with the reason.
-    """
+    """Decision that other runs apply."""
 
     generation: int
+    """Generation of the newest decision, 0 without one."""
     is_new: bool
+    """True if the decision was published, or would be published."""
     changed: tuple[str, ...]
+    """Clusters with differences from the previous decision."""
     failures: Mapping[str, Failure]
+    """Targets that the decision lacks, with the reason."""
 
 
 def decide(settings: Settings, known: dict[str, tuple[str, Packed]] | None = None) -> Decision:
-    """Compare what a build has for the targets with the newest decision, and publish it if `lease` is the lock of the
-    fleet. Raises StoreError, DecisionError, and ApiError when another run holds that lock.
+    """Compare the build of the targets with the newest decision, and publish it if `lease` is the lock of the fleet.
 
-    `known` is what an earlier call has made of clusters, which is not made again of the same files."""
+    `known`: the packed states of earlier calls. They are reused for unchanged files. Raise StoreError, DecisionError,
+    and, if another run holds the lock, ApiError."""
     build = Build(settings.path)
     with (
         contextlib.nullcontext()
@@ -293,7 +292,7 @@ def decide(settings: Settings, known: dict[str, tuple[str, Packed]] | None = Non
 def _packed_states(
     build: Build, targets: Iterable[Target], known: dict[str, tuple[str, Packed]]
 ) -> dict[str, Packed | StoreError]:
-    """Return the published desired state of each workload cluster in a build, and store it in `known`."""
+    """Return the published desired state of each inference cluster in a build, and store it in `known`."""
     states: dict[str, Packed | StoreError] = {}
     frozen_labels, blocked, copied = build.held_labels(), build.blocked_clusters(), _copied(build)
     replicas, histories = build.replicas(), build.histories()
@@ -320,7 +319,7 @@ def _packed_states(
 
 
 def _copied(build: Build) -> dict[str, list[Mapping[str, Any]]]:
-    """Return the copies of Secrets of each workload cluster that has any."""
+    """Return the copies of Secrets by inference cluster."""
     copied: dict[str, list[Mapping[str, Any]]] = {}
     for entry in build.secret_copies():
         copied.setdefault(text(entry, "cluster"), []).append(entry)
@@ -377,7 +376,7 @@ def _apply_all(
     """Apply the desired state of each target, and `state` to the control cluster. `error`: reason why the control
     cluster has a connection but no client. `planned`: returns the plan for the outage guard.
 
-    Raises OutageError before any write."""
+    Raise OutageError before any write."""
     sources = Sources(control)
     work: dict[str, _Work] = {}
     for target in settings.targets:
@@ -420,7 +419,7 @@ class _Work:
 
 
 def _guarded(settings: Settings, work: Mapping[str, _Work], planned: Callable[[], Planned]) -> dict[str, _Work]:
-    """Read all servers, and return the remaining work on them. Raises OutageError."""
+    """Read all servers, and return the remaining work on them. Raise OutageError."""
     preparations = fan_out({name: job.prepare for name, job in work.items()}, settings.forks)
     try:
         prepared = {name: result for name, result in preparations.items() if isinstance(result, Prepared)}
@@ -452,7 +451,7 @@ def _control(settings: Settings) -> tuple[Client | None, ApiError | None]:
 
 
 def desired_states(build: Build, targets: Iterable[Target]) -> dict[str, DesiredState | StoreError]:
-    """Return the desired state of each workload cluster in a build."""
+    """Return the desired state of each inference cluster in a build."""
     frozen_labels, blocked, copied = build.held_labels(), build.blocked_clusters(), _copied(build)
     replicas, histories = build.replicas(), build.histories()
     states: dict[str, DesiredState | StoreError] = {}
@@ -475,10 +474,10 @@ def desired_states(build: Build, targets: Iterable[Target]) -> dict[str, Desired
 def _read(
     settings: Settings,
 ) -> tuple[dict[str, _Desired | Failure], _Desired, Callable[[], Planned] | None]:
-    """Return the desired state of each workload cluster and of the control cluster, and the plan for the guard."""
+    """Return the desired state of each inference cluster and of the control cluster, and the plan for the guard."""
     build = Build(settings.path)
     store = DirectoryStore(settings.path)
-    # Without the lock, parts of two builds could be read.
+    # Without the lock, the run might read parts of two builds.
     with (
         contextlib.nullcontext()
         if settings.options.check_mode
@@ -555,10 +554,10 @@ def _replica_notes(state: DesiredState) -> Notes | None:
 
 
 def _withdraw(settings: Settings, client: Client) -> None:
-    """Delete the decisions of the fleet, once no run applies one any more. Raises InUseError."""
+    """Delete the decisions of the fleet, once no run applies one any more. Raise InUseError."""
     fleet, holder = settings.options.fleet, holder_name(f"absent-{uuid.uuid4()}")
     decisions = Decisions(client, fleet, settings.forks)
-    # No run applies what cannot be read.
+    # No run applies an unreadable decision.
     with contextlib.suppress(DecisionError):
         decisions.supersede(holder, _now())
         for cluster in decisions.clusters():

@@ -49,7 +49,7 @@ def refuse_outages(prepared: Mapping[str, Prepared], planned: Callable[[], Plann
 
 
 def planned_by_build(build: Build) -> Planned:
-    """Return the plan of a build. Raises StoreError."""
+    """Return the plan of a build. Raise StoreError."""
     serving = {_name(value) for value in build.replica_statuses() if _is_serving(value)}
     services = {
         _label_values(text(service, "namespace"), text(service, "name")): frozenset(
@@ -80,7 +80,7 @@ def plan_document(planned: Planned) -> dict[str, Any]:
 
 
 def planned_on_control(control: Client) -> Planned:
-    """Return the plan of the newest decision on the control cluster. Raises ApiError."""
+    """Return the plan of the newest decision on the control cluster. Raise ApiError."""
     replicas, endpoints = _listed(control, api.ModelReplica), _listed(control, api.ModelEndpoint)
     serving = {_name(value) for value in replicas if _is_serving(value)}
     services = {
@@ -124,12 +124,12 @@ def _label_values(namespace: str, name: str) -> Name:
 
 
 def _is_serving(replica: Object) -> bool:
-    """Return whether a replica serves, according to its last status."""
+    """Return True if the last status of a replica is Ready."""
     return stated(entries(replica, "status", "conditions"), "Ready") == "True"
 
 
 def _selects(service: Object, endpoint: Object) -> bool:
-    """Return whether a ModelService selects a ModelEndpoint."""
+    """Return True if a ModelService selects a ModelEndpoint."""
     labels = fields(endpoint, "metadata", "labels").items()
     selectors = (fields(entry, "selector", "matchLabels") for entry in entries(service, "spec", "endpoints"))
     return any(selector.items() <= labels for selector in selectors)

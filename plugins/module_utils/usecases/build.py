@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Use case: build a fleet from manifests into a build folder: read, plan, compare, write."""
+"""Use case: build a fleet from manifests into a build directory. The steps are read, plan, compare, and write."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ _FEWEST_REPLICAS = 100
 
 
 class RefusedError(Exception):
-    """A run that changes nothing because of findings: `outcome` is what it would do, `lines` are the findings."""
+    """Run without changes because of findings. `outcome`: the result of the run. `lines`: the findings."""
 
     def __init__(self, outcome: Outcome, lines: Sequence[str]) -> None:
         super().__init__("\n".join(lines))
@@ -71,52 +71,58 @@ class RefusedError(Exception):
 
 @dataclass(frozen=True)
 class Outcome:
-    """Plan of a run and, for a build, its changes. `before` and `after` are file texts by relative path; `warnings` are
-    about the run itself, not about manifests. `statuses` are those of all resources of a fleet that is observed, as of
-    `now` (RFC 3339). `commit` is the Git commit of the manifests, if there is one. `answer` is that to the question, if
-    one was asked, `survey` has the losses that were tried. `forecast` are the plans after this one, up to the desired
-    state; their files are `after` and their changes `changes` if the run writes nothing. `history`: digests of the
-    ModelReplicas that runs, this one included, planned for each workload cluster."""
+    """Plan of a run and, for a build, its changes."""
 
     plan: Plan
     loaded: Loaded
     changes: Changes = field(default_factory=lambda: Changes((), (), ()))
+    """Changed files. If the run writes nothing, the changes of `forecast`."""
     before: Mapping[str, str] = field(default_factory=dict)
+    """File texts by relative path before the run."""
     after: Mapping[str, str] = field(default_factory=dict)
+    """File texts by relative path after the run. If the run writes nothing, the files of `forecast`."""
     warnings: tuple[str, ...] = ()
+    """Warnings about the run, not about manifests."""
     published: Sequence[Mapping[str, Any]] = ()
     statuses: tuple[Object, ...] = ()
+    """Statuses of all resources of an observed fleet at the time `now`."""
     now: str = ""
+    """Time of the run (RFC 3339)."""
     objects: Sequence[ObjectChanges] | None = None
     commit: str = ""
+    """Git commit of the manifests, if any."""
     answer: Answer | None = None
+    """Result of the what-if query, if any."""
     survey: Survey = field(default_factory=Survey)
+    """Tested losses."""
     forecast: Sequence[Plan] = ()
+    """Plans after this plan, up to the desired state."""
     history: History = field(default_factory=dict)
+    """Digests of the ModelReplicas that this run and earlier runs planned, by inference cluster."""
 
     @property
     def cost_before(self) -> cost_output.Before | None:
-        """Return the cost of the plan of the last run; None if it is unknown."""
+        """Return the cost of the plan of the last run, or None if unknown."""
         return cost_output.before(self.before.get(PLAN_FILE, ""), self.plan.context.prices.currency)
 
     @property
     def today(self) -> date | None:
-        """Return the day of the run; None for one that has no time."""
+        """Return the day of the run, or None without a time."""
         return date.fromisoformat(self.now[:10]) if self.now else None
 
     @cached_property
     def fleet_status(self) -> FleetStatus:
-        """Return the status of the fleet, with what the build changes."""
+        """Return the status of the fleet with the changes of the build."""
         return fleet_status(self.plan, self.statuses, self.changes, self.now, self.objects)
 
 
 def scheduled(folder: str) -> list[api.Resource]:
-    """Return the ModelReplicas and ModelEndpoints in a build folder. Raises StoreError."""
+    """Return the ModelReplicas and ModelEndpoints in a build directory. Raise StoreError."""
     return last_run.existing(folder, DirectoryStore(folder).read())
 
 
 def plan_only(settings: Settings) -> Outcome:
-    """Read and plan without writing. Raises ManifestError and StoreError."""
+    """Read and plan without writing. Raise ManifestError and StoreError."""
     return _planned(settings, _read(DirectoryStore(settings.folder), settings) if settings.folder else {})
 
 
@@ -137,9 +143,9 @@ def draw(outcome: Outcome) -> str:
 
 
 def build(settings: Settings, render: Callable[[Outcome], str] = draw) -> Outcome:
-    """Read, plan, and update the build folder, unless in check mode. Raises ManifestError and StoreError.
+    """Read, plan, and update the build directory, except in check mode. Raise ManifestError and StoreError.
 
-    `render` creates the report page. Nothing depends on that, so its errors are only warnings.
+    `render`: function that creates the report. Its errors are only warnings, because the build does not depend on it.
     """
     with _without_collection():
         return _build(settings, render)
@@ -147,15 +153,16 @@ def build(settings: Settings, render: Callable[[Outcome], str] = draw) -> Outcom
 
 @contextlib.contextmanager
 def _without_collection() -> Iterator[None]:
-    """Leave out the collection of cycles, which has to go through all objects of a fleet again and again and finds
-    none: what a run makes are trees."""
+    """Disable garbage collection of cycles, because it repeatedly visits all objects of a fleet and finds no cycles.
+
+    The objects of a run are trees."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
         if was_enabled:
-            # Move new objects to the oldest generation: the next collection would visit all of them otherwise.
+            # Move new objects to the oldest generation. Otherwise, the next collection would visit all of them.
             gc.freeze()
             gc.unfreeze()
             gc.enable()
@@ -163,8 +170,8 @@ def _without_collection() -> Iterator[None]:
 
 def _build(settings: Settings, render: Callable[[Outcome], str]) -> Outcome:
     store = DirectoryStore(settings.folder)
-    # Check mode must not leave a trace, so it takes no lock and may read a build that another run is writing. The
-    # manifests are read under the lock, so that a run that waited does not revert the plan of another one.
+    # Check mode must not write files, so it acquires no lock and might read a build that another run is writing. The
+    # manifests are read under the lock, so that a run that waited does not revert the plan of another run.
     with contextlib.nullcontext() if settings.check_mode else store.lock(settings.lock_timeout, settings.progress):
         previous_files = _read(store, settings)
         timestamp = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -189,8 +196,8 @@ def _build(settings: Settings, render: Callable[[Outcome], str]) -> Outcome:
         if settings.check_mode:
             new_pages = {REPORT_FILE: ""} if changes else pages or {REPORT_FILE: ""}
         elif changes or not (pages or store.may_only_be_read):
-            # The page shows the changes of a run, so it stays until the next run with changes. It is deleted before the
-            # changes and written after them: an interrupted run leaves none, and the next run writes it.
+            # The report shows the changes of a run, so it is kept until the next run with changes. It is deleted before
+            # the changes and written after them. An interrupted run leaves no report, and the next run writes it.
             store.write({}, store.compare(pages, {}))
             store.write(new_files, changes)
             new_pages, warnings = _pages(outcome, render, os.path.join(settings.folder, REPORT_FILE))
@@ -208,14 +215,14 @@ def _build(settings: Settings, render: Callable[[Outcome], str]) -> Outcome:
 
 
 def _forecast(decided: Plan, options: Options) -> list[Plan]:
-    """Return the plans after a plan; what cannot be planned ahead is left to the run."""
+    """Return the plans after a plan, or an empty list if a plan cannot be forecast."""
     with contextlib.suppress(PlanError):
         return forecast(decided, options)
     return []
 
 
 def outages(outcome: Outcome) -> list[str]:
-    """Return the outages that a run causes although no manifest asks for them, each with its place and what to do."""
+    """Return the outages of a run that no manifest requests, each with its location and a hint."""
     problems = (
         Problem(
             outage.message,
@@ -228,7 +235,7 @@ def outages(outcome: Outcome) -> list[str]:
 
 
 def stopped_rollouts(outcome: Outcome) -> list[str]:
-    """Return the rollouts that a replica stops, each with what to do."""
+    """Return the rollouts that a replica stops, each with a hint."""
     return [line for rollout in outcome.plan.rollouts if (line := stopped(rollout))]
 
 
@@ -248,7 +255,7 @@ def refusals(outcome: Outcome, kinds: Container[Refusable]) -> list[str]:
 
 
 def _known(settings: Settings, decided: Plan) -> KnownFiles | None:
-    """Return the cache of what is known of the files of a build; none where composing all of them takes no time."""
+    """Return the cache of build files, or None for a small fleet, because composing all its files takes little time."""
     if len(decided.replicas) < _FEWEST_REPLICAS:
         return None
     return KnownFiles(settings.folder, write=not settings.check_mode)
@@ -259,7 +266,7 @@ def _read(store: DirectoryStore, settings: Settings) -> dict[str, str]:
 
 
 def touched(outcome: Outcome) -> list[str]:
-    """Return the workload clusters with changed objects or Secrets to apply."""
+    """Return the inference clusters with changed objects or Secrets to apply."""
     changes = outcome.changes
     files = (*changes.added, *changes.changed, *changes.removed)
     changed_clusters = {name.split("/")[1] for name in files if name.startswith("clusters/")}
@@ -306,7 +313,7 @@ def _planned(settings: Settings, before: Mapping[str, str]) -> Outcome:
 
 
 def _pages(outcome: Outcome, render: Callable[[Outcome], str], name: str) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Return the page by file name, or a warning instead."""
+    """Return the report by file name, or a warning."""
     try:
         return {REPORT_FILE: render(outcome)}, ()
     except Exception as error:  # no error of the page may fail a build that is otherwise complete
@@ -349,8 +356,9 @@ def _plan(settings: Settings, loaded: Loaded, observed: Observed | None, state: 
 
 
 def _drained(resources: Sequence[api.Resource], names: Iterable[str]) -> tuple[api.Resource, ...]:
-    """Return the resources with a drain taint on these clusters, which only deployments that tolerate all taints
-    tolerate."""
+    """Return the resources with a drain taint on these clusters.
+
+    Only deployments that tolerate all taints tolerate the drain taint."""
     clusters = {resource.name for resource in resources if isinstance(resource, api.InferenceCluster)}
     unknown = sorted(set(names) - clusters)
     if unknown:
@@ -372,8 +380,8 @@ def _tainted(resource: api.Resource) -> api.Resource:
 def _refuse_lost(folder: str, before: Mapping[str, str], changes: Changes, loaded: Loaded) -> None:
     """Raise StoreError for a truncated file that would be removed.
 
-    It may belong to a resource whose manifest has errors now. Such objects have to stay, and the file could not be
-    built again."""
+    It might belong to a resource with an invalid manifest. Such objects must be kept, and the file could not be built
+    again."""
     for name in changes.removed if loaded.invalid else ():
         file_path = os.path.join(folder, name)
         read = list(documents(Source(file_path, before[name].encode())))
@@ -385,8 +393,7 @@ def _refuse_lost(folder: str, before: Mapping[str, str], changes: Changes, loade
 
 
 def _known_statuses(outcome: Outcome) -> set[str]:
-    """Return the files with statuses of earlier runs for resources that still exist, including composed ones and those
-    with invalid manifests."""
+    """Return the status files of earlier runs for existing resources, including composed and invalid resources."""
     statuses = outcome.plan.context.statuses
     if not statuses:
         return set()
@@ -401,7 +408,7 @@ def _known_statuses(outcome: Outcome) -> set[str]:
 
 
 def _files(outcome: Outcome, known_files: KnownFiles | None) -> dict[str, str]:
-    """Return all files of the build but the page, by name. What is as it was shares its text with the build before."""
+    """Return all files of the build except the report, by name. Unchanged files share their previous text."""
     decided = outcome.plan
     previous_files = outcome.before
     files: dict[str, str] = {}

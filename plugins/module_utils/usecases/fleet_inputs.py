@@ -67,32 +67,12 @@ Refusable = Literal["outage", "survival", "pending"]
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of a run.
-
-    resources: paths of manifests.
-    folder: build directory. If empty, the run has no state of earlier runs and writes nothing.
-    observations: file with observations of the fleet. If empty, the run assumes that the fleet is in its desired state.
-    rollout: number of clusters that roll out an edit of a deployment at the same time.
-    state: location of the fleet's state: the build directory, or the control cluster as in `observations`. The control
-        cluster can then have additional resources.
-    preview: directory for the built files in check mode.
-    drain: InferenceClusters to drain.
-    prices: file with the price catalog.
-    endpoint_hosts: internal hosts that endpoints may use.
-    hosts: clusters with hosts in the inventory.
-    control_unread: whether the fleet has a control cluster that this run does not read.
-    unknown: action for running replicas that cannot be adopted into the state (`core/planning/recovery.py`): stop, show
-        them and plan without them, or remove them.
-    progress: receives a message while another run holds the lock of the build directory.
-    question: what-if query about the planned fleet.
-    survive: loss that all services must survive.
-    tries_losses: whether the run tries the losses that services must survive.
-    staged: rollout steps on unobserved clusters, as in a Context.
-    refuses: kinds of findings that stop the run before it writes.
-    """
+    """Settings of a run."""
 
     resources: tuple[str, ...]
+    """Paths of manifests."""
     folder: str = ""
+    """Build directory. If empty, the run has no state of earlier runs and writes nothing."""
     options: Options = field(default_factory=Options)
     invalid: Literal["fail", "hold"] = "fail"
     lock_timeout: float = 60.0
@@ -100,21 +80,39 @@ class Settings:
     check_mode: bool = False
     composing: Composing = field(default_factory=Composing)
     observations: str = ""
+    """File with observations of the fleet. If empty, the run assumes that the fleet is in its desired state."""
     rollout: int = 1
+    """Number of clusters that roll out an edit of a deployment at the same time."""
     state: Literal["folder", "control"] = "folder"
+    """Location of the fleet's state: the build directory, or the control cluster as in `observations`. The control
+    cluster can then have additional resources."""
     preview: str = ""
+    """Directory for the built files in check mode."""
     drain: tuple[str, ...] = ()
+    """InferenceClusters to drain."""
     prices: str = ""
+    """File with the price catalog."""
     endpoint_hosts: AllowedHosts = field(default_factory=AllowedHosts)
+    """Internal hosts that endpoints may use."""
     hosts: tuple[str, ...] = ()
+    """Clusters with hosts in the inventory."""
     control_unread: bool = False
+    """True if the fleet has a control cluster that this run does not read."""
     unknown: Literal["stop", "show", "remove"] = "stop"
+    """Action for running replicas that cannot be adopted into the state (`core/planning/recovery.py`): stop, show them
+    and plan without them, or remove them."""
     progress: Progress = unseen
+    """Receives a message while another run holds the lock of the build directory."""
     question: Question | None = None
+    """Query about the planned fleet (what-if query)."""
     survive: Survival | None = None
+    """Loss that all services must survive."""
     tries_losses: bool = False
+    """True if the run tests the losses that services must survive."""
     staged: RolloutStage = ""
+    """Rollout steps on unobserved clusters, as in a Context."""
     refuses: frozenset[Refusable] = frozenset()
+    """Kinds of findings that stop the run before it writes."""
 
 
 def read_manifests(
@@ -127,14 +125,13 @@ def read_manifests(
     clouds: Severity | None = None,
     namespaces: bool = False,
 ) -> Loaded:
-    """Return all resources in `paths`, `added` and `extra_sources`, with all problems. A file in both `paths` and
-    `added` is read once.
+    """Return all resources in `paths`, `added`, and `extra_sources`, with all problems.
 
-    endpoint_hosts: internal hosts that endpoints may use. If None, hosts of endpoints are not checked.
-    clouds: severity of problems with clusters that a cloud would reject. If None, clusters are not checked.
-    namespaces: whether a namespaced resource without a namespace is an error.
+    A file in both `paths` and `added` is read once. `endpoint_hosts`: internal hosts that endpoints may use. If None,
+    hosts of endpoints are not checked. `clouds`: severity of problems with clusters that a cloud would reject. If None,
+    clusters are not checked. `namespaces`: if True, a namespaced resource without a namespace is an error.
 
-    Raises StoreError for manifests in the build directory, because built files must not be read as manifests.
+    Raise StoreError for manifests in the build directory, because built files must not be read as manifests.
     """
     sources, unread = manifests.read(paths, added)
     if folder:
@@ -236,10 +233,10 @@ def _recovered(
     observed: Observed | None,
     scaled: Callable[[Ref], int | None] | None = None,
 ) -> tuple[last_run.State, list[str]]:
-    """Return the state with the replicas that were adopted from clusters, and warnings about these replicas. `scaled`
-    returns the number of replicas of a deployment on the control cluster.
+    """Return the state with replicas that were adopted from clusters, and warnings about these replicas.
 
-    Raises StoreError for replicas that cannot be adopted, unless the run may remove them."""
+    `scaled`: function that returns the number of replicas of a deployment on the control cluster. Raise StoreError for
+    replicas that cannot be adopted, unless the run may remove them."""
     resources = (*loaded.resources, *loaded.unresolved)
     recovery = recover(state.existing, state.history, observed, resources, loaded.invalid)
     problem = recovery.problem(state.place)
@@ -370,7 +367,7 @@ def _refuse_unknown_hosts(loaded: Loaded, hosts: Iterable[str]) -> None:
 
 
 def read_prices(path: str, name: str = "fleet_prices") -> Catalogue | None:
-    """Return the price catalog in the file of a variable, None without a file. Raises PricesError, StoreError."""
+    """Return the price catalog in the file of a variable, None without a file. Raise PricesError, StoreError."""
     if not path:
         return None
     data = _content(name, path)
@@ -425,9 +422,9 @@ def _observation(path: str, data: bytes) -> Any:
 
 
 def _statuses(folder: str, files: Mapping[str, str]) -> dict[Ref, Mapping[str, Any]]:
-    """Return the status of each resource as of the last run.
+    """Return the status of each resource in the last run.
 
-    Raises StoreError for unreadable state; other unreadable statuses are skipped."""
+    Raise StoreError for unreadable state. Other unreadable statuses are skipped."""
     statuses: dict[Ref, Mapping[str, Any]] = {}
     for name, text in status_files(files).items():
         path = os.path.join(folder, name)

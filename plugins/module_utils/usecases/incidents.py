@@ -1,9 +1,9 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Use case: watch a fleet for events (`core/incidents.py`), by what runs left behind and by asking clusters.
+"""Use case: watch a fleet for events (`core/incidents.py`) in the results of runs and by queries to clusters.
 
-A turn costs no more than the files that changed, or two lists on the control cluster; and a request for each cluster
-that is asked.
+An iteration reads only the changed files, or two lists on the control cluster. It also sends one request to each
+queried cluster.
 """
 
 from __future__ import annotations
@@ -32,28 +32,32 @@ _MODELS = f"{api.GROUP_MODELS}/{api.VERSION}"
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of a watch. `build` or `control` has the statuses; `clusters` are asked themselves. `state` is the file
-    that keeps what was reported. `delays`: seconds that an incident of a type has to last."""
+    """Settings of a watch."""
 
     build: str = ""
+    """Build directory with the statuses, if they are not read from `control`."""
     control: Connection | None = None
+    """Control cluster with the statuses."""
     clusters: Sequence[Connection] = ()
+    """Clusters that the watch queries directly."""
     state: str = ""
+    """File with the reported incidents."""
     delays: Mapping[str, float] = field(default_factory=dict)
+    """Minimum duration of an incident before its report, in seconds by type."""
     width: int = 32
 
 
 class _Reader(Protocol):
-    """Reads statuses. Raises StoreError or ApiError when they cannot be read."""
+    """Reads statuses. Raise StoreError or ApiError when they cannot be read."""
 
     def read(self) -> incidents.Reading: ...
 
 
 class Watch:
-    """A watch of a fleet. Use it in a with statement, which closes its connections."""
+    """Watch of a fleet. A context manager that closes its connections."""
 
     def __init__(self, settings: Settings, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
-        """Raises StoreError for a state that cannot be read, ApiError for a connection that cannot be right."""
+        """Raise StoreError for a state that cannot be read, ApiError for a connection that cannot be right."""
         self._settings = settings
         self._now = now
         self._open = ExitStack()
@@ -76,9 +80,9 @@ class Watch:
         self._open.close()
 
     def turn(self) -> tuple[tuple[incidents.Event, ...], str]:
-        """Read the fleet once; return the new events, and why statuses could not be read, "" when they were.
+        """Read the fleet once. Return the new events, and the reason for unread statuses, or "".
 
-        Events are new until `remember` is called after them: who ends in between gets them again.
+        Events are new until `remember` is called after them. A process that ends before this call reports them again.
         """
         answers = fan_out({name: client.version for name, client in self._clients.items()}, self._settings.width)
         reading = incidents.of_answers(
@@ -94,14 +98,14 @@ class Watch:
         return turn.events, problem
 
     def remember(self) -> None:
-        """Write what was reported, if it changed. Raises StoreError."""
+        """Write the reported incidents, if they changed. Raise StoreError."""
         if self._settings.state and self._memory != self._written:
             write_memory(self._settings.state, self._memory)
         self._written = self._memory
 
 
 class _BuildReader:
-    """Reads plan.json, and the statuses of clusters, in a build folder when they have changed."""
+    """Reader of a changed plan.json, and of changed statuses of clusters, in a build directory."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
@@ -120,7 +124,7 @@ class _BuildReader:
         return self._reading
 
     def _stat(self) -> list[tuple[str, int, int]]:
-        """Return the names, times and sizes of what is read."""
+        """Return the names, modification times, and sizes of the files to read."""
         file_states = []
         for path in (self._folder, os.path.join(self._folder, "status", _CLUSTER_STATUSES)):
             try:

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Files of the objects of a plan. Those that are known to be what they would become are not made again."""
+"""Files of the objects of a plan. Files that the cache proves to be current are not composed again."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ from ..stores.known_files import Inputs, KnownFiles
 def control_files(
     placed: Iterable[tuple[str, Object]], before: Mapping[str, str], known: KnownFiles | None
 ) -> dict[str, str]:
-    """Return the files of objects that are in no workload cluster, each given with the folder that it belongs to, and
-    the files of the namespaces of users on the control cluster."""
+    """Return the files of objects outside inference clusters, and of the users' namespaces on the control cluster.
+
+    `placed`: objects with their directory."""
     placed = list(placed)
     placed += [("control", value) for value in missing_namespaces(value for top, value in placed if top == "control")]
     if known is None:
@@ -47,8 +48,9 @@ def _control_inputs(values: Sequence[tuple[str, Object]]) -> Sequence[str]:
 def workload_files(
     workloads: Workloads, cluster: str, before: Mapping[str, str], known: KnownFiles | None
 ) -> Mapping[str, str]:
-    """Return the files of a workload cluster. It always has the file of a namespace: a tool that applies the folder
-    deletes nothing when the folder is empty."""
+    """Return the files of an inference cluster, at least the file of a namespace.
+
+    A tool that applies the directory deletes nothing if the directory is empty."""
     top = f"clusters/{cluster}"
 
     def composed(before: Mapping[str, str]) -> dict[str, str]:
@@ -63,8 +65,9 @@ def workload_files(
 
 
 def left_clusters(before: Mapping[str, Mapping[str, str]], clusters: Container[str]) -> dict[str, str]:
-    """Return the files that remain of clusters that left the fleet: their namespace. A tool that still applies the
-    folder then deletes all other objects."""
+    """Return the remaining files of clusters that left the fleet: their namespace.
+
+    A tool that still applies the directory then deletes all other objects."""
     value = unowned_namespace(SYSTEM_NAMESPACE)
     removed = [
         cluster
@@ -95,7 +98,7 @@ def _known_files(
 
 
 def _texts(placed: Iterable[tuple[str, Object]], previous_files: Mapping[str, str]) -> dict[str, str]:
-    """Return the files of objects, each with the folder that it belongs to."""
+    """Return the files of objects. `placed`: objects with their directory."""
     files = {}
     for top, value in placed:
         name = object_path(top, value)

@@ -1,7 +1,8 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Sizes of node pools that may be empty, where no autoscaler starts their first node: they grow for the replicas that
-are placed there, and go back to their minimum when nothing is."""
+"""Sizes of node pools with a minimum of zero nodes, if no autoscaler starts their first node.
+
+They grow for the replicas that are placed there, and shrink to their minimum without replicas."""
 
 from __future__ import annotations
 
@@ -33,12 +34,14 @@ _FOREIGN = "was not created by this fleet, and stays as it is. Start nodes there
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of a run. `cloud_connections`: of clusters that are not managed by others, by name, as far as they are
-    reached by their names in a cloud. `fleet`: the fleet that owns the pools. `connect`: connections to clusters."""
+    """Settings of a run."""
 
     cloud_connections: Mapping[str, CloudConnection] = field(default_factory=dict)
+    """Connections to managed clusters by name, for clusters that are reached by their names in a cloud."""
     fleet: str = "default"
+    """Fleet that owns the pools."""
     connect: Mapping[str, Connect] = field(default_factory=dict)
+    """Connections to clusters."""
 
 
 @dataclass(frozen=True)
@@ -53,17 +56,19 @@ class Resize:
 
 @dataclass
 class Sizes:
-    """Record of a run so far. `resized`: changes that were made, or in check mode would be. `failed`: why sizes of a
-    cluster's pools were not changed for replicas, by cluster. `notes`: what a person should know, a line each."""
+    """Record of a run so far."""
 
     resized: list[Resize] = field(default_factory=list)
+    """Changes of the run. In check mode, the changes that a run would make."""
     failed: dict[str, str] = field(default_factory=dict)
+    """Reasons for unchanged pool sizes despite waiting replicas, by cluster."""
     notes: list[str] = field(default_factory=list)
+    """Notes for users, one line each."""
 
 
 @dataclass(frozen=True)
 class _Pool:
-    """Pool with the demand on it, its size in the cloud, and the options by which its cluster is reached there."""
+    """Pool with its demand, its size in the cloud, and the cloud options of its cluster."""
 
     demand: NodesNeeded
     size: PoolSize
@@ -79,8 +84,9 @@ class _Pool:
 
 
 class Resizer:
-    """The sizes of pools in one run. Each is read once, and once more before it is changed; a cluster whose cloud
-    refused is passed over for the rest of the run."""
+    """Sizes of pools in one run. Each size is read once, and again before a change.
+
+    If a cloud rejects a change, the cluster is skipped for the rest of the run."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -89,7 +95,7 @@ class Resizer:
         self.sizes = Sizes()
 
     def changes(self, plan: Plan, written: Iterable[api.Resource], seen: FleetSnapshot) -> list[Resize]:
-        """Return the changes that a plan needs, of clusters that were reached; nothing is sent."""
+        """Return the changes of reached clusters that a plan needs, without sending them."""
         return [pool.resize for pool in self._due(plan, written, seen)]
 
     def send(self, plan: Plan, written: Iterable[api.Resource], seen: FleetSnapshot) -> None:
@@ -118,7 +124,8 @@ class Resizer:
     def _on_each(
         self, work: Callable[[list[T]], R], parts: Mapping[str, list[T]], demand: Callable[[T], NodesNeeded]
     ) -> list[R]:
-        """Return the results of the work on the pools of each cluster, but for those whose cloud refused."""
+        """Return the results of the work on the pools of each cluster, except clusters of clouds that rejected a
+        change."""
 
         def guarded(cluster_part: list[T]) -> R | CloudError:
             try:
@@ -140,7 +147,7 @@ class Resizer:
         return done
 
     def _of_cluster(self, demands: Sequence[NodesNeeded], seen: FleetSnapshot) -> list[_Pool]:
-        """Return the pools of a cluster whose sizes are to change. Raises CloudError."""
+        """Return the pools of a cluster with new sizes. Raise CloudError."""
         pools = []
         for demand in demands:
             total = nodes.total if (nodes := seen.clusters[demand.cluster].nodes.get(demand.pool)) else 0
@@ -165,8 +172,9 @@ class Resizer:
         return pools
 
     def _options(self, demand: NodesNeeded) -> Mapping[str, str] | None:
-        """Return the options by which a cluster is reached where the fleet creates it; None for one of others, or that
-        is reached in another connection."""
+        """Return the cloud options of a cluster that the fleet creates.
+
+        The result is None for other clusters, and for clusters with another connection."""
         connection = self._settings.cloud_connections.get(demand.cluster)
         if connection is None or connection.cloud != demand.cloud:
             return None
@@ -181,7 +189,7 @@ class Resizer:
         return self._read[key]
 
     def _is_empty(self, demand: NodesNeeded) -> bool:
-        """Return whether nothing runs on a pool that goes with its nodes. Where that cannot be found out, it is not."""
+        """Return True if a pool has no pods except DaemonSet and static pods. Return False if they cannot be read."""
         connect = self._settings.connect.get(demand.cluster)
         if connect is None:
             return False
@@ -196,8 +204,7 @@ class Resizer:
         return not pods
 
     def _send(self, pools: Sequence[_Pool]) -> None:
-        """Change the pools of a cluster; what is refused for one of them keeps no other from its nodes. Raises the last
-        CloudError."""
+        """Change the pools of a cluster. An error of one pool does not affect others. Raise the last CloudError."""
         refused = None
         for pool in pools:
             try:
@@ -208,7 +215,7 @@ class Resizer:
             raise refused
 
     def _change(self, pool: _Pool) -> None:
-        """Read a pool again, as another run or the autoscaler may have changed it, and change it."""
+        """Read a pool again and change it. Another run or the autoscaler might have changed the pool."""
         demand = pool.demand
         self._read.pop((demand.cluster, demand.pool), None)
         size = self._size(demand, pool.options)
@@ -221,7 +228,7 @@ class Resizer:
             self.sizes.resized.append(current_pool.resize)
 
     def _fail(self, cluster: str, message: str, demands: Iterable[NodesNeeded]) -> None:
-        """Record a failure. Where no replica waits for a node, nothing is lost but what empty nodes cost."""
+        """Record a failure. If no replica waits for a node, the only effect is the cost of empty nodes."""
         self._refused[cluster] = message
         if any(demand.waiting for demand in demands):
             self.sizes.failed[cluster] = message

@@ -27,12 +27,15 @@ _ORDER = ("provider", "machine", "region", "zone", *_FIELDS.values(), "asOf", "s
 
 @dataclass(frozen=True)
 class Updated:
-    """Texts of the catalogue, before (empty for no file) and after. `missing`: machines without a price, with why."""
+    """Result of an update of the price catalog."""
 
     before: str
+    """Previous text, empty without a file."""
     after: str
+    """New text."""
     machines: tuple[Machine, ...]
     missing: tuple[str, ...]
+    """Machines without a price, with the reason."""
 
     @property
     def changed(self) -> bool:
@@ -49,9 +52,9 @@ def update(
     *,
     check_mode: bool,
 ) -> Updated:
-    """Ask a cloud for prices and write them, unless in check mode. Raises StoreError, and what `quote` raises.
+    """Query the prices of a cloud and write them, except in check mode. Raise StoreError, and errors of `quote`.
 
-    `provider`: as in InferenceClasses. `currency`: that of a catalogue that does not exist yet. `day`: today."""
+    `provider`: provider as in InferenceClasses. `currency`: currency of a new catalog. `day`: today."""
     previous_text = _text(path)
     catalogue = read_prices(path) if previous_text else None
     known_catalogue = catalogue or Catalogue(currency=currency, prices=[])
@@ -106,14 +109,14 @@ def _entries(provider: str, quoted_prices: Iterable[Quoted], day: str) -> list[P
 
 
 def _written(catalogue: Catalogue) -> str:
-    """Return the text of a catalogue."""
+    """Return the text of a catalog."""
     document = api.wire(catalogue)
     prices = [{field: entry[field] for field in _ORDER if field in entry} for entry in document["prices"]]
     return to_yaml({"currency": document["currency"], "prices": prices})
 
 
 def _amount(price: Decimal) -> str:
-    """Return a price as a catalogue has it: without the zeros that APIs write behind it, and with cents."""
+    """Return a price in the format of a catalog: with cents, and without the trailing zeros of APIs."""
     text = f"{price:.9f}".rstrip("0")
     units, __, digits = text.partition(".")
     return f"{units}.{digits.ljust(2, '0')}"

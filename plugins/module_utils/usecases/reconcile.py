@@ -28,53 +28,58 @@ from ..stores.observations import write_observations
 from . import apply, build, fleet_inputs, pool_sizes
 
 State = Literal["planned", "built", "decided", "applied"]
-# A gateway that works accepts a route within a second or two; without one that does, nothing is worth a longer wait.
+# A working gateway accepts a route within two seconds. Without a working gateway, a longer wait has no benefit.
 _ROUTING_SECONDS = 20.0
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of a run.
-
-    `building`: the build, without observations and preview; in its check mode nothing is written but `reports`.
-    `observe` reads all clusters, or with an earlier snapshot the control cluster alone. `applying` are all of them and
-    how they are worked on, without a build folder and a lock; both are None where no cluster is contacted. `state`: how
-    far the run goes; with `planned` as in check mode, with `decided` to the control cluster, where others find what
-    they have to apply to workload clusters. `wait`: seconds until what was applied serves. `lease`: seconds after which
-    the lock of a run that was killed ends. `reports`: files for the page of a plan, or where they end in `.json` for
-    the status. `cloud_connections`: of clusters in clouds, for the sizes of their pools. `say` gets a line as each step
-    begins. `progress`: where waits are reported.
-    """
+    """Settings of a run."""
 
     building: fleet_inputs.Settings
+    """Build, without observations and preview. In its check mode, the run writes only `reports`."""
     observe: Callable[[FleetSnapshot | None], FleetSnapshot] | None = None
+    """Reads all clusters or, with an earlier snapshot, only the control cluster. None if the run contacts no
+    cluster."""
     applying: apply.Settings | None = None
+    """All clusters and their options, without a build directory and a lock. None if the run contacts no cluster."""
     state: State = "applied"
+    """Last step of the run. With `planned`, the run changes nothing, as in check mode. With `decided`, it changes only
+    the control cluster, and publishes the decision for inference clusters there."""
     rounds: int = 6
     wait: float = 0.0
+    """Seconds until applied objects must serve."""
     lease: float = 60.0
+    """Seconds until the lock of a killed run expires."""
     reports: tuple[str, ...] = ()
+    """Files for the report of a plan, or, with the ending `.json`, for the status."""
     cloud_connections: Mapping[str, CloudConnection] = field(default_factory=dict)
+    """Connections to clusters in clouds, for the sizes of their pools."""
     say: Callable[[str], None] = lambda _step: None
+    """Receives a line at the start of each step."""
     progress: Progress = unseen
+    """Receives the waits."""
 
 
 @dataclass
 class Run:
-    """Record of a run so far. `applied`: what counts as a change. `clusters`: the last outcome of each cluster.
-    `sizes`: results of resized node pools. `decision`: the published decision; in check mode, the decision to publish.
-    `refused`: findings that stopped the run before further changes. `outdated`: number of builds before the run
-    acquired the fleet's lock, because another run might have changed the fleet."""
+    """Record of a run so far."""
 
     compared: apply.Outcomes | None = None
     observed: list[FleetSnapshot] = field(default_factory=list)
     builds: list[build.Outcome] = field(default_factory=list)
     applied: list[apply.Outcomes] = field(default_factory=list)
+    """Outcomes that count as changes."""
     clusters: dict[str, apply.Outcome] = field(default_factory=dict)
+    """Last outcome of each cluster."""
     sizes: pool_sizes.Sizes = field(default_factory=pool_sizes.Sizes)
+    """Results of resized node pools."""
     decision: apply.Decision | None = None
+    """Published decision. In check mode, the decision to publish."""
     refused: tuple[str, ...] = ()
+    """Findings that stopped the run before further changes."""
     outdated: int = 0
+    """Number of builds before the run acquired the fleet's lock, because another run might have changed the fleet."""
 
     @property
     def current_builds(self) -> Sequence[build.Outcome]:
@@ -83,8 +88,9 @@ class Run:
 
 
 class ControlClusterError(Exception):
-    """Something keeps the control cluster from being worked with; without it nothing is done elsewhere. `compared`: it
-    was only compared with the build."""
+    """Error of the control cluster. Without the control cluster, nothing is changed on other clusters.
+
+    `compared`: the control cluster was only compared with the build."""
 
     def __init__(self, outcome: apply.Outcome, compared: bool) -> None:
         super().__init__("the control cluster failed")
@@ -92,9 +98,9 @@ class ControlClusterError(Exception):
 
 
 def run(settings: Settings, done: Run) -> None:
-    """Reconcile the fleet, and note in `done` what was done, also in a run that fails.
+    """Reconcile the fleet, and record all steps in `done`, also if the run fails.
 
-    Raises what build.build and apply.run raise, InUseError, DecisionError and ControlClusterError.
+    Raise InUseError, DecisionError, ControlClusterError, and the errors of build.build and apply.run.
     """
     with tempfile.TemporaryDirectory(prefix="modelplane-fleet.") as folder, contextlib.suppress(build.RefusedError):
         _Work(settings, done, folder).run()
@@ -103,8 +109,8 @@ def run(settings: Settings, done: Run) -> None:
 def object_changes(settings: Settings, done: Run) -> list[ObjectChanges]:
     """Return the objects that a run changed on each cluster, or in check mode would change.
 
-    For clusters outside the run, the changes are the changes of the build directory; none if other jobs apply them.
-    With the state `planned`, the changes result from a comparison with reachable clusters."""
+    For clusters outside the run, the changes are those of the build directory, or none if other jobs apply them. With
+    the state `planned`, the changes result from a comparison with reachable clusters."""
     decides = settings.state == "decided"
     changes_by_cluster = {} if decides else {entry.cluster: entry for entry in changes_in_build(_files(done.builds))}
     applying = settings.applying if decides or settings.state == "applied" else None
@@ -218,7 +224,7 @@ class _Work:
 
     def _rounds(self, applying: apply.Settings, wait: float) -> None:
         done, clusters = self._done, replace(applying, on_control=False)
-        # Of clusters, what is of an earlier round is of no comparison.
+        # Outcomes of clusters in an earlier pass are not comparable.
         done.clusters.clear()
         done.outdated = len(done.builds) if applying.control else 0
         number, remaining_rounds = 0, self._settings.rounds
@@ -227,12 +233,12 @@ class _Work:
             self._build()
             # Rollout steps do not count as rounds. A rollout ends because each step replaces old replicas.
             remaining_rounds -= 0 if self._has_new_step() else 1
-            # Routes first: what goes away gets no more requests, and what is new gets some when a later round sees it
-            # serve.
+            # Routes first: leaving replicas must not get requests. New replicas get requests when a later pass observes
+            # that they serve.
             routing = min(wait, _ROUTING_SECONDS)
             last_outcomes = [self._keep(self._apply(applying, (), wait=routing))] if applying.control else []
-            # Nodes take minutes to start, so they begin before what needs them is there. The lock is ours still, as the
-            # control cluster was written to.
+            # Nodes take minutes to start, so the run starts them before their replicas exist. The run still holds the
+            # lock, because the write to the control cluster succeeded.
             self._resizer.send(*self._planned)
             touched = self._reached(applying) if number == 0 else self._touched(applying)
             number += 1
@@ -242,7 +248,7 @@ class _Work:
                 return
 
     def _has_new_step(self) -> bool:
-        """Return whether the last build contains a rollout step that no earlier build of this run contains."""
+        """Return True if the last build contains a rollout step that no earlier build of this run contains."""
         steps = {
             (rollout.key, rollout.old, rollout.placed, rollout.updating.updated, tuple(rollout.placing.removed))
             for rollout in self._done.builds[-1].plan.rollouts
@@ -253,16 +259,16 @@ class _Work:
         return is_new
 
     def _decide(self, applying: apply.Settings) -> None:
-        """Apply to the control cluster, and publish what others apply to workload clusters."""
+        """Apply to the control cluster, and publish the decision for inference clusters."""
         for __ in range(self._settings.rounds):
-            # The observation of workload clusters is seconds old, and this run changes none of them. The control
-            # cluster may have been another run's until the lock was ours.
+            # The observation of inference clusters is seconds old, and this run changes none of them. Another run
+            # might have changed the control cluster before this run acquired the lock.
             previous_snapshot = self._done.observed[-1]
             self._observe(previous_snapshot)
             if self._done.observed[-1].control.entry != previous_snapshot.control.entry:
                 self._done.outdated = self._done.outdated or len(self._done.builds)
                 self._build()
-            # Replicas that go away get no more requests before others remove them.
+            # Gateways must stop sending requests to replicas before another run removes the replicas.
             applied = self._keep(self._apply(applying, (), wait=min(self._settings.wait, _ROUTING_SECONDS)))
             self._resizer.send(*self._planned)
             if not applied.changed:
@@ -283,7 +289,7 @@ class _Work:
 
     @property
     def _planned(self) -> tuple[Plan, Sequence[api.Resource], FleetSnapshot]:
-        """The last plan, the resources of the fleet, and what was observed for it."""
+        """Return the last plan, the resources of the fleet, and their observation."""
         last_build = self._done.builds[-1]
         return last_build.plan, last_build.loaded.resources, self._done.observed[-1]
 
@@ -315,7 +321,7 @@ class _Work:
     def _apply(
         self, applying: apply.Settings, targets: Sequence[apply.Target], *, check_mode: bool = False, wait: float = 0.0
     ) -> apply.Outcomes:
-        """Apply the build to clusters, and to the control cluster if `applying` says so. Raises ControlClusterError."""
+        """Apply the build to clusters, and optionally to the control cluster. Raise ControlClusterError."""
         doing = f"Apply to {'every' if targets else 'the control'} cluster"
         options = replace(applying.options, check_mode=check_mode, wait=wait, wait_unchanged=bool(targets))
         with self._step("Compare every cluster with the build folder" if check_mode else doing):
@@ -334,14 +340,14 @@ class _Work:
         return [target for target in applying.targets if not clusters[target.name].unreachable]
 
     def _touched(self, applying: apply.Settings) -> list[apply.Target]:
-        """Return the clusters for which the last build changed something, and those that failed in an earlier round."""
+        """Return the clusters with changes in the last build, and the clusters that failed in an earlier pass."""
         names = {name for name, outcome in self._done.clusters.items() if apply.is_failed(outcome)}
         names.update(build.touched(self._done.builds[-1]))
         return [target for target in self._reached(applying) if target.name in names]
 
     @contextlib.contextmanager
     def _locked(self, applying: apply.Settings) -> Iterator[apply.Settings]:
-        """Hold the lock of the fleet, where it has a control cluster."""
+        """Hold the lock of the fleet, if it has a control cluster."""
         if applying.control is None:
             yield applying
             return
@@ -373,5 +379,5 @@ class _Work:
 
     @property
     def _built(self) -> str:
-        """The folder that has what was built."""
+        """Return the directory of the last build."""
         return self._preview if self._check_mode else self._settings.building.folder

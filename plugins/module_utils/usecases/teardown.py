@@ -29,7 +29,7 @@ def last_plan(folder: str) -> dict[str, Any]:
 def forget(
     folder: str, clusters: Collection[str], *, control: bool, lock_timeout: float = 60.0, progress: Progress = unseen
 ) -> bool:
-    """Remove the state of emptied clusters from a build directory. Return whether files changed. Raises StoreError.
+    """Remove the state of emptied clusters from a build directory. Return True if files changed. Raise StoreError.
 
     `control`: the control cluster was emptied too.
     """

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Use case: wait for a change of manifests, of the control cluster or of a workload cluster."""
+"""Use case: wait for a change of manifests, of the control cluster, or of an inference cluster."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Fingerprint = Mapping[str, str]
 
 
 def of_manifests(paths: Sequence[str]) -> str:
-    """Return a digest of the manifests; unreadable files count by name."""
+    """Return a digest of the manifests, with the names of unreadable files."""
     sources, problems = manifests.read(paths)
     total = sha256()
     for source in sources:
@@ -34,11 +34,12 @@ def of_manifests(paths: Sequence[str]) -> str:
 
 
 def of_snapshot(snapshot: FleetSnapshot) -> dict[str, str]:
-    """Return digests of a snapshot. The digest of an unreachable cluster does not depend on the reason, and none on how
-    much is used of budgets: every request changes that, and no object follows from it.
+    """Return digests of a snapshot.
 
-    That of the control cluster has the versions of Secrets: gateways and replicas need what is new in them, as a key
-    that was rotated, and their values are in no snapshot."""
+    The digest of an unreachable cluster does not depend on the reason. No digest depends on the use of budgets, because
+    every request changes it, and no object depends on it. The digest of the control cluster contains the versions of
+    Secrets, because gateways and replicas require changed values, such as a rotated key. Their values are in no
+    snapshot."""
     digests = {
         f"cluster {name}": "unreachable" if observed.unreachable else digest(_without_use(observed.entry))
         for name, observed in snapshot.clusters.items()
@@ -64,10 +65,10 @@ def wait(
     interval: float,
     timeout: float,
 ) -> tuple[Fingerprint, list[str]]:
-    """Observe every `interval` seconds, until something differs from `since` or the timeout is over.
+    """Observe every `interval` seconds, until a digest differs from `since` or the timeout has passed.
 
-    Return the last digests and the parts that differ; none after the timeout. An unreachable control cluster is tried
-    again later: a reconciliation needs it.
+    Return the last digests and the changed parts, or no parts after the timeout. An unreachable control cluster is
+    observed again later, because a reconciliation requires it.
     """
     deadline = time.monotonic() + timeout
     current: dict[str, str] = dict(since)

@@ -1,11 +1,11 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""A decision of a fleet, as one run publishes it for others that apply it: the desired state of each workload cluster.
+"""Decision of a fleet that one run publishes and other runs apply: the desired state of each inference cluster.
 
-It has a head, an index and parts. The head names the newest decision by its generation. The index has the digest of
-what each cluster should have, and how many parts that is kept in. The parts of a cluster are compressed JSON. Digests
-lead from the head to every part, so that a decision is read as a whole or refused: never half of one and half of the
-next.
+It has a head, an index, and parts. The head contains the generation of the newest decision. The index contains the
+digest of the desired state and the number of parts of each cluster. The parts of a cluster are compressed JSON. A chain
+of digests from the head to every part ensures that a decision is read as a whole or rejected. Readers never mix two
+decisions.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .managed_fields import digest
 
 FORMAT = "modelplane.fleet/decision/1"
 LARGEST = 64 * 1024 * 1024
-"""Bytes that the objects of a cluster, or an index, may have at most when they are no longer compressed."""
+"""Maximum size of the objects of a cluster, or of an index, after decompression, in bytes."""
 
 _WITHOUT_NAMESPACE = frozenset(
     {
@@ -34,7 +34,7 @@ _WITHOUT_NAMESPACE = frozenset(
         ("trust.cert-manager.io", "Bundle", constants.MODEL_GATEWAY_CA),
     }
 )
-"""Objects without a namespace that are composed for workload clusters, beside Namespaces: of gateways in mode Model."""
+"""Objects without a namespace for inference clusters, in addition to Namespaces. Model gateways require them."""
 _MOST_PARTS = LARGEST // PART_BYTES + 1
 _GENERATION = re.compile("[1-9][0-9]{0,14}")
 
@@ -47,17 +47,18 @@ class DecisionError(Exception):
 
 @dataclass(frozen=True)
 class Head:
-    """Head of the newest decision.
-
-    `generation` counts decisions. `index`: the digest of its index. `holder`: the run that published it. `at`: when
-    (RFC 3339). `whole`: that run, or a teardown, works on all clusters by itself, so nothing is left for others.
-    """
+    """Head of the newest decision."""
 
     generation: int
+    """Number of the decision, increasing."""
     index: str
+    """Digest of its index."""
     holder: str
+    """Run that published it."""
     at: str
+    """Time of publication (RFC 3339)."""
     whole: bool = False
+    """True if this run, or a teardown, applies to all clusters itself, so that other runs have nothing to apply."""
 
     def data(self) -> dict[str, str]:
         """Return the data of its ConfigMap."""
@@ -72,7 +73,7 @@ class Head:
 
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> Head:
-        """Return the head that the data of a ConfigMap has. Raises DecisionError."""
+        """Return the head that the data of a ConfigMap has. Raise DecisionError."""
         generation = text(data, "generation")
         if text(data, "format") != FORMAT or not _GENERATION.fullmatch(generation):
             raise DecisionError("it is not in the format of this version")
@@ -82,7 +83,7 @@ class Head:
 
 
 class Entry(NamedTuple):
-    """Entry of a cluster in an index: the digest of what it should have, and the number of parts."""
+    """Entry of a cluster in an index: the digest of its desired state, and the number of parts."""
 
     digest: str
     parts: int
@@ -93,24 +94,24 @@ Index = Mapping[str, Entry]
 
 @dataclass(frozen=True)
 class DesiredState:
-    """Desired state of one workload cluster.
-
-    `secret_copies` are entries of a plan: Secrets, named and not contained. `held`: labels (name and value) of objects
-    that stay as they are. `is_blocked`: what is new serves only once preempted replicas have left, which they do when
-    others serve elsewhere, so that nothing is waited for. `replicas`: the ModelReplicas of the objects. `history`:
-    digests of planned ModelReplicas, newest last, None if the build has no digests (`core/planning/recovery.py`).
-    """
+    """Desired state of one inference cluster."""
 
     objects: Sequence[Object] = ()
     secret_copies: Sequence[Mapping[str, Any]] = ()
+    """Entries of a plan with names of Secrets, without their content."""
     held: Labels = field(default_factory=frozenset)
+    """Labels (name and value) of frozen objects."""
     is_blocked: bool = False
+    """New replicas serve only after preempted replicas have left, and these leave when replacements serve on other
+    clusters. Runs therefore do not wait for the new replicas."""
     replicas: Sequence[Object] = ()
+    """ModelReplicas of the objects."""
     history: Sequence[str] | None = None
+    """Digests of planned ModelReplicas, newest last. None if the build has no digests (`core/planning/recovery.py`)."""
 
 
 class Packed(NamedTuple):
-    """Desired state of a cluster as it is published: its entry in the index, and its parts."""
+    """Desired state of a cluster in its published form: its entry in the index, and its parts."""
 
     entry: Entry
     parts: tuple[bytes, ...]
@@ -130,11 +131,11 @@ def packed(desired: DesiredState) -> Packed:
 
 
 def unpacked(entry: Entry, parts: Iterable[bytes], kinds: Iterable[tuple[str, str]]) -> DesiredState:
-    """Return the desired state that the parts of a cluster contain. Raises DecisionError.
+    """Return the desired state in the parts of a cluster. Raise DecisionError.
 
-    `kinds` (group and kind) are those that are composed for workload clusters: an object of another kind, or in a
-    namespace that is not of the fleet, was not decided by a fleet, nor was another one without a namespace than those
-    that gateways have.
+    `kinds`: group and kind of the objects that fleets compose for inference clusters. Objects of other kinds, in
+    namespaces outside the fleet, or without a namespace are rejected, except the objects of gateways without a
+    namespace.
     """
     value = _unpacked(entry, parts)
     objects, secret_copies, held_labels = (_list(value, name) for name in ("objects", "secretCopies", "held"))
@@ -164,19 +165,19 @@ def _history(desired: DesiredState) -> dict[str, Any]:
 
 
 def _is_in_place(group: str, kind: str, namespace: str, name: str) -> bool:
-    """Return whether an object is where a fleet composes objects of its kind."""
+    """Return True if an object is in a location for objects of its kind that a fleet composes."""
     if namespace or (group, kind) == ("", "Namespace"):
         return names.is_fleet_namespace(namespace or name)
     return (group, kind, name) in _WITHOUT_NAMESPACE
 
 
 def packed_index(index: Index) -> Packed:
-    """Return the entry of an index, whose digest belongs in the head, and its parts."""
+    """Return the entry and the parts of an index. The head contains the digest of the entry."""
     return _packed({cluster: list(entry) for cluster, entry in sorted(index.items())})
 
 
 def unpacked_index(expected: str, parts: Iterable[bytes]) -> dict[str, Entry]:
-    """Return the index with the digest `expected`. Raises DecisionError."""
+    """Return the index with the digest `expected`. Raise DecisionError."""
     entries = _unpacked(Entry(expected, 1), parts)
     index = {}
     for cluster, entry in entries.items():
@@ -199,7 +200,7 @@ def _packed(value: Any) -> Packed:
 
 
 def _unpacked(entry: Entry, parts: Iterable[bytes]) -> dict[str, Any]:
-    """Return a value that was packed. What comes from a server is bounded before it is taken for anything."""
+    """Return the content of packed parts. The size is limited before the content is read, because a server sent it."""
     decompressor = zlib.decompressobj()
     try:
         data = decompressor.decompress(b"".join(parts), LARGEST)
@@ -213,7 +214,7 @@ def _unpacked(entry: Entry, parts: Iterable[bytes]) -> dict[str, Any]:
 
 
 def _labels(value: Any) -> tuple[tuple[str, str], ...]:
-    """Return labels as they are in a state. Raises DecisionError."""
+    """Return the labels of a state. Raise DecisionError."""
     if not isinstance(value, list):
         raise DecisionError("it has labels that cannot be read")
     labels = []

@@ -19,13 +19,13 @@ _NAMESPACE_ENDINGS = ("Remaining", "Failure")
 
 
 def is_stuck(live: Object | None, now: datetime) -> bool:
-    """Return whether an object has been terminating for longer than a normal deletion."""
+    """Return True if an object has been terminating for longer than a normal deletion."""
     seconds = _seconds(text(live, "metadata", "deletionTimestamp"), now)
     return is_being_deleted(live) and (seconds is None or seconds > USUAL_SECONDS)
 
 
 def deletion(live: Object, now: datetime) -> str:
-    """Return the age of a deletion, with the finalizers and the conditions that explain it, as text."""
+    """Return the age of a deletion, with the finalizers and the conditions that explain the delay, as text."""
     since = text(live, "metadata", "deletionTimestamp")
     age = _age(since, now)
     metadata, spec = fields(live, "metadata"), fields(live, "spec")

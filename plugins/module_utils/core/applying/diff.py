@@ -18,7 +18,7 @@ _VALUES = ("data", "stringData")
 
 
 def change(before: Object | None, after: Object | None, manager: str, subresource: str = "") -> tuple[str, str]:
-    """Return the text of the owned fields of an object before and after; "" when it does not exist.
+    """Return the text of the owned fields of an object before and after, or "" for a missing object.
 
     `after` is None for a deletion. A field that another manager owned before is shown with its old value.
     """

@@ -16,7 +16,7 @@ from ..text import cut
 
 # The longest message that API servers accept (Kubernetes, pkg/apis/core/validation/events.go).
 _MOST_CHARACTERS = 1024
-# Reasons of conditions that are not True while all goes as it should.
+# Reasons of conditions that are not True during normal progress.
 _IN_PROGRESS = frozenset(
     {
         "Configuring",
@@ -39,7 +39,7 @@ _IN_PROGRESS = frozenset(
 
 @dataclass(frozen=True)
 class Event:
-    """Event of an object; `reason` is one CamelCase word."""
+    """Event of an object. `reason`: one CamelCase word."""
 
     type: Literal["Normal", "Warning"]
     reason: str
@@ -48,20 +48,22 @@ class Event:
 
 @dataclass(frozen=True)
 class Regarding:
-    """Object of an event. `namespace` is empty for a cluster-scoped one, `uid` where it is not known."""
+    """Object of an event."""
 
     api_version: str
     kind: str
     namespace: str
+    """Empty for a cluster-scoped object."""
     name: str
     uid: str = ""
+    """Empty if unknown."""
 
 
 def condition_events(before: Mapping[str, Condition], after: Mapping[str, Condition]) -> list[Event]:
-    """Return an event for each condition (by its type) of a resource that changed.
+    """Return an event for each changed condition (by its type) of a resource.
 
-    Ready has none, as it follows from the others. A condition that was not there before and is as it should be has
-    none either."""
+    Ready has no event, because it depends on the other conditions. A new condition with the expected status has no
+    event."""
     events = []
     for kind, condition in after.items():
         was = before.get(kind)
@@ -117,9 +119,9 @@ def _placed(replica: api.ModelReplica) -> str:
 
 
 def event_object(event: Event, regarding: Regarding, now: str, instance: str) -> dict[str, Any]:
-    """Return the Event (core/v1) of an object, as of `now` (RFC 3339). `instance` is the fleet that reports it.
+    """Return the Event (core/v1) of an object at the time `now` (RFC 3339). `instance`: the fleet that reports it.
 
-    Events of cluster-scoped objects are in the namespace `default`, as those of Kubernetes are."""
+    Events of cluster-scoped objects are in the namespace `default`, as in Kubernetes."""
     involved = {"apiVersion": regarding.api_version, "kind": regarding.kind, "name": regarding.name}
     involved |= {"namespace": regarding.namespace} if regarding.namespace else {}
     involved |= {"uid": regarding.uid} if regarding.uid else {}

@@ -1,14 +1,14 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Inventory of all objects that a fleet applied to one API server, from which objects to prune are determined.
+"""Inventory of all objects that a fleet applied to one API server. Runs use it to find the objects to prune.
 
 It is text, one JSON array per line: a header, then `[apiVersion, kind, namespace, name, desired, owned]` per object.
-`desired` is the digest of the applied object, `owned` that of the fields which the field manager then owned in the live
-object; both are empty until the object was applied, and always for Secrets, whose values get no digest. An inventory
-that is too large for one ConfigMap is split into parts, whose headers contain a digest of the whole, so that parts of
-two versions are never mixed.
+`desired` is the digest of the applied object. `owned` is the digest of the fields that the field manager then owned in
+the live object. Both are empty until the object was applied. They are always empty for Secrets, because the values of
+Secrets get no digest. An inventory that is too large for one ConfigMap is split into parts. Their headers contain a
+digest of the whole, so that parts of two versions are never mixed.
 
-An inventory also contains notes: lines `["note", name, chunk]`, whose chunks form a compressed JSON value. On an
+An inventory also contains notes: lines `["note", name, chunk]`. The chunks form a compressed JSON value. On an
 inference cluster, the note `replicas` contains the applied ModelReplicas. On the control cluster, the note `known`
 contains the digests of the planned ModelReplicas of each inference cluster (`core/planning/recovery.py`).
 """
@@ -76,7 +76,7 @@ class InventoryError(ValueError):
 
 
 def to_parts(inventory: Inventory, limit: int = PART_BYTES, notes: Notes | None = None) -> tuple[str, ...]:
-    """Return the text of each part; none for an empty inventory. The result is deterministic."""
+    """Return the texts of all parts, or none for an empty inventory. The result is deterministic."""
     if not inventory:
         return ()
     lines = [line for name, value in sorted((notes or {}).items()) for line in _note_lines(name, value)]
@@ -101,7 +101,7 @@ def to_parts(inventory: Inventory, limit: int = PART_BYTES, notes: Notes | None 
 
 
 def of_parts(texts: Iterable[str]) -> tuple[dict[Key, Entry], dict[str, Any]]:
-    """Return the inventory and the notes of all parts, in any order. Raises InventoryError."""
+    """Return the inventory and the notes of all parts, in any order. Raise InventoryError."""
     bodies: dict[int, Sequence[str]] = {}
     heads = set()
     for part_text in texts:
@@ -129,7 +129,7 @@ def _note_lines(name: str, value: Any) -> list[str]:
 
 
 def _notes(lines: Iterable[str]) -> dict[str, Any]:
-    """Return the notes of an inventory with a valid digest. Raises InventoryError."""
+    """Return the notes of an inventory with a valid digest. Raise InventoryError."""
     chunks: dict[str, str] = {}
     for line in lines:
         fields = _loaded(line)

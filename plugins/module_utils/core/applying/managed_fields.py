@@ -28,7 +28,7 @@ def digest(value: Any) -> str:
 
 
 def managed(live: Object | None, manager: str, subresource: str = "") -> Fields | None:
-    """Return the set of fields that a manager applied; None when it never applied this object."""
+    """Return the set of fields that a manager applied, or None if it never applied this object."""
     for entry in entries(live, "metadata", "managedFields"):
         applied = entry.get("operation") == "Apply" and text(entry, "subresource") == subresource
         if applied and entry.get("manager") == manager:
@@ -62,13 +62,13 @@ def labels_of_others(live: Object | None, manager: str) -> frozenset[str]:
 
 
 def owned(live: Object | None, manager: str, subresource: str = "") -> Any:
-    """Return the values of the fields that a manager applied; None when it never applied this object."""
+    """Return the values of the fields that a manager applied, or None if it never applied this object."""
     owned_fields = managed(live, manager, subresource)
     return None if owned_fields is None else project(live, owned_fields)
 
 
 def project(value: Any, owned_fields: Fields) -> Any:
-    """Return the part of a value that a set of fields names. Missing fields are left out; lists keep their order."""
+    """Return the part of a value with a set of fields. Missing fields are left out, and lists keep their order."""
     children = {key: below for key, below in owned_fields.items() if key != "."}
     if not children and "." not in owned_fields:
         return value
@@ -107,8 +107,7 @@ def _items(value: Sequence[Any], children: Fields) -> list[Any]:
 
 
 def _keyed(item: Any, keyed: Sequence[tuple[Mapping[str, Any], Fields]]) -> Fields | None:
-    """Return the fields of the item's entry. A key that is missing in the item has the default of its schema, which is
-    known from the entry only."""
+    """Return the fields of the item's entry. The entry has the schema default of a key that the item lacks."""
     if not isinstance(item, Mapping):
         return None
     for keys, below in keyed:

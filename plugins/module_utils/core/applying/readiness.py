@@ -2,8 +2,8 @@
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """Readiness of an object: ready, progressing, or failed, with the reason.
 
-The rules are those of `kubectl rollout status`, and of the API reference for other kinds, among them those of
-cert-manager (Certificate), trust-manager (Bundle) and the AI gateway (AIGatewayRoute). Kinds without a status
+The rules are those of `kubectl rollout status`. For other kinds, they are those of the API reference, including
+cert-manager (Certificate), trust-manager (Bundle), and the AI gateway (AIGatewayRoute). Kinds without a status
 (ConfigMap, Role, ResourceClaimTemplate) are ready as soon as they exist.
 """
 
@@ -22,7 +22,7 @@ State = Literal["ready", "progressing", "failed"]
 
 @dataclass(frozen=True)
 class Readiness:
-    """State of an object, with what it waits for or why it failed ("" when it is ready)."""
+    """State of an object, with the awaited event or the error ("" if the object is ready)."""
 
     state: State
     message: str = ""
@@ -33,7 +33,7 @@ class Readiness:
 
     @property
     def settled(self) -> bool:
-        """True when the state is final."""
+        """Return True if the state is final."""
         return self.state != "progressing"
 
 
@@ -41,7 +41,7 @@ READY = Readiness("ready")
 
 
 def readiness(live: Object | None) -> Readiness:
-    """Return the readiness of a live object; None is an object that does not exist."""
+    """Return the readiness of a live object. None: the object does not exist."""
     if live is None:
         return _progressing("it does not exist")
     if "deletionTimestamp" in fields(live, "metadata"):
@@ -51,9 +51,9 @@ def readiness(live: Object | None) -> Readiness:
 
 
 def usual(values: Iterable[Object]) -> str:
-    """Return how long objects usually take together until they are ready; empty where that is not known.
+    """Return the usual time until all objects are ready, as text, or "" if unknown.
 
-    docs/monitoring.md has the sources of these figures.
+    The sources of these figures are in docs/monitoring.md.
     """
     durations = {_usual(value) for value in values}
     return next((duration for duration in _USUAL if duration in durations), "")
@@ -76,7 +76,7 @@ def _usual(value: Object) -> str:
 
 
 def waited_for(kind: str) -> bool:
-    """Return True for kinds whose objects become ready some time after they were applied."""
+    """Return True if objects of a kind become ready some time after they were applied."""
     return kind in _RULES
 
 
@@ -245,8 +245,8 @@ def _ai_route(live: Object) -> Readiness:
 def _parents(live: Object, *, reported: bool) -> Readiness:
     """Return the readiness of an object with an entry of `status.parents` for each gateway.
 
-    `reported`: each referenced parent has to have reported. Otherwise a missing entry counts as accepted, as not every
-    gateway reports on an InferencePool."""
+    `reported`: each referenced parent must have reported. Otherwise, a missing entry counts as accepted, because not
+    every gateway reports on an InferencePool."""
     generation = number(live, "metadata", "generation")
     parents = [entries(parent, "conditions") for parent in entries(live, "status", "parents")]
     for kind in ("Accepted", "ResolvedRefs"):

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Table of callers: the Secrets with their keys, how old these are, and the labels by which policies select them."""
+"""Table of callers: the Secrets with their keys, the age of the keys, and the labels that policies select by."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _WIDTH = 72
 
 
 def table(callers: Iterable[Mapping[str, Any]], now: str) -> list[str]:
-    """Return the lines of a table of callers, as `core.caller_keys.listed` returns them; none without callers."""
+    """Return the lines of a table of callers from `core.caller_keys.listed`, or no lines without callers."""
     return lines(_TITLES, [(_cells(caller, now), [_labels(caller["labels"])]) for caller in callers], _WIDTH, "LABELS")
 
 

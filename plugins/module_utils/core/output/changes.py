@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Changes of a run: what becomes of replicas, and how many objects change on each cluster."""
+"""Changes of a run: actions on replicas, and the number of changed objects on each cluster."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class ObjectChanges(api.Model):
 
 
 class Changes(Protocol):
-    """Files of the build folder that a run adds, changes and removes."""
+    """Files of the build directory that a run adds, changes, and removes."""
 
     @property
     def added(self) -> Sequence[str]: ...
@@ -143,8 +143,9 @@ def place_of(changes: ObjectChanges) -> str:
 
 
 def changes_text(changes: ObjectChanges, verb: str = "") -> str:
-    """Return numbers of objects as text: `12 objects created, 3 changed, 1 removed`. `verb` is what comes before the
-    first participle."""
+    """Return numbers of objects as text: `12 objects created, 3 changed, 1 removed`.
+
+    `verb` is the text before the first participle."""
     counts = {"created": changes.created, "changed": changes.changed, "removed": changes.removed}
     phrases = [f"{number} {kind}" for kind, number in counts.items() if number]
     if not phrases:

@@ -2,9 +2,9 @@
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """Cost of a plan: of each cluster, of each deployment, and of the fleet.
 
-A cluster costs the nodes that the plan keeps running, whether pods are on them or not; a deployment costs the shares of
-nodes whose devices it claims. The difference between both is what idle devices cost. Nodes without a known price are
-counted and never are a cost of zero.
+The cost of a cluster is the cost of the nodes that the plan keeps running, with or without pods. The cost of a
+deployment is the cost of its shares of nodes by claimed devices. The difference is the cost of idle devices. Nodes
+without a known price are counted, and never have a cost of zero.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from .text_table import Row
 
 # The plan evaluated the same selectors, within the budget that users set.
 _OPTIONS = Options(selector_budget=MAX_INT64)
-# List prices change a few times a year, those of spot nodes by the hour.
+# List prices change a few times a year, and spot prices every hour.
 _MOST_DAYS = 90
 
 
@@ -95,7 +95,7 @@ class FleetCost(Cost):
 
 @dataclass(frozen=True)
 class _PoolNodes:
-    """Nodes of a pool: those that run and those that pods need, and their price."""
+    """Nodes of a pool: running nodes, nodes that pods need, and their price."""
 
     pool: Pool
     running: int
@@ -113,12 +113,12 @@ class _PoolNodes:
 
 
 def fleet_cost(plan: Plan) -> FleetCost | None:
-    """Return what a plan costs; None for a fleet that knows no prices."""
+    """Return the cost of a plan, or None for a fleet without prices."""
     return cost_of(plan.context, plan.clusters, plan.running)
 
 
 def cost_of(context: Context, clusters: Sequence[Cluster], replicas: Sequence[Replica]) -> FleetCost | None:
-    """Return the cost of clusters that run these replicas; None for a fleet without prices."""
+    """Return the cost of clusters with these replicas, or None for a fleet without prices."""
     prices = context.prices
     if not prices.currency:
         return None
@@ -152,7 +152,7 @@ def _text(amount: Fraction) -> str:
 
 
 def _nodes(context: Context, clusters: Iterable[Cluster], replicas: Iterable[Replica]) -> dict[str, list[_PoolNodes]]:
-    """Return the nodes of the pools of each cluster whose pools are known, by name."""
+    """Return the nodes of all pools by cluster name, without clusters of unknown pools."""
     known_clusters = {cluster.name: cluster for cluster in clusters if not cluster.unknown}
     capacity = FleetCapacity(known_clusters, _OPTIONS)
     used = set()
@@ -172,8 +172,10 @@ def _nodes(context: Context, clusters: Iterable[Cluster], replicas: Iterable[Rep
 def _pool_nodes(
     context: Context, cluster: Cluster, pool: Pool, capacity: FleetCapacity, *, is_used: bool
 ) -> _PoolNodes:
-    """Return the nodes of a pool: those of one with a fixed size all run, of another one those that pods need, and
-    never fewer than its least size. A pod that claims nothing needs a node as well."""
+    """Return the nodes of a pool. In a pool of fixed size, all nodes run.
+
+    In other pools, the nodes that pods need run, and at least the minimum size. A pod without claims also needs a node.
+    """
     needed_nodes = max(1, capacity.occupied(cluster.name, pool)) if is_used and pool.nodes else 0
     resource = context.fleet.clusters.get(cluster.name)
     pools = {node_pool.name: node_pool for node_pool in (resource.spec.node_pools if resource else None) or ()}
@@ -223,9 +225,10 @@ def _cluster(name: str, pools: Sequence[_PoolNodes]) -> ClusterCost:
 def _deployments(
     replicas: Sequence[Replica], nodes: Mapping[str, Sequence[_PoolNodes]]
 ) -> tuple[list[DeploymentCost], Fraction]:
-    """Return the cost of each deployment, and of all together.
+    """Return the cost of each deployment, and the total cost.
 
-    Where pods claim more than the nodes that run, as pods of different devices may, each pays less in proportion."""
+    If pods claim more than the running nodes, each pod pays proportionally less. Pods of different devices can do this.
+    """
     pools = {(name, pool.pool.name): pool for name, pool_list in nodes.items() for pool in pool_list}
     of = Counter((replica.namespace, replica.deployment) for replica in replicas)
     shares: dict[tuple[str, str], dict[tuple[str, str], Fraction]] = {}
@@ -262,7 +265,7 @@ def _deployments(
 def _shares(
     replica: Replica, pools: Mapping[tuple[str, str], _PoolNodes]
 ) -> Iterable[tuple[tuple[str, str], Fraction]]:
-    """Yield the nodes that a replica takes of each pool, where that are more than none."""
+    """Yield the shares of nodes that a replica uses in each pool, without empty shares."""
     for engine in replica.engines:
         for member in engine.members:
             for name, pods in member.pods_by_pool:
@@ -282,12 +285,12 @@ class Before:
 
 
 def compared(fleet_cost: FleetCost | None, currency: str) -> Before | None:
-    """Return a cost as what another one is compared with; None without one, or in another currency."""
+    """Return a cost as the basis of a comparison, or None without a cost or in another currency."""
     return _before(api.wire(fleet_cost), currency) if fleet_cost else None
 
 
 def before(text: str, currency: str) -> Before | None:
-    """Return what a plan.json says of its cost; None when it says nothing, or in another currency."""
+    """Return the cost in a plan.json, or None without a cost or in another currency."""
     try:
         return _before(json.loads(text)["cost"], currency)
     except (ValueError, KeyError, TypeError, InvalidOperation):
@@ -314,8 +317,7 @@ def _amount(text: str) -> Fraction:
 
 @dataclass(frozen=True)
 class Line:
-    """A line about a cost, as people read it. `share`: of the cost of the fleet, in percent; None
-    where that is not known."""
+    """Line of a cost table."""
 
     name: str
     nodes: str
@@ -323,6 +325,7 @@ class Line:
     per_month: str = "unknown"
     change: str = "-"
     share: int | None = None
+    """Share of the cost of the fleet, in percent. None if unknown."""
     notes: tuple[str, ...] = ()
 
     @property
@@ -332,7 +335,7 @@ class Line:
 
 @dataclass(frozen=True)
 class _Digits:
-    """Digits of the amounts in each column, which are as many in all lines."""
+    """Number of decimal digits of each column, equal for all lines."""
 
     per_hour: int
     per_month: int
@@ -354,7 +357,7 @@ def _digits(fleet_cost: FleetCost, previous: Before | None) -> _Digits:
 
 
 def _gone(fleet_cost: FleetCost, previous: Before | None) -> dict[str, Fraction]:
-    """Return the cost of deployments (`namespace/name`) and clusters of the last plan that are not in this one."""
+    """Return the cost of removed deployments (`namespace/name`) and clusters of the last plan."""
     if previous is None:
         return {}
     deployments = previous.deployments.keys() - {(entry.namespace, entry.name) for entry in fleet_cost.deployments}
@@ -365,7 +368,7 @@ def _gone(fleet_cost: FleetCost, previous: Before | None) -> dict[str, Fraction]
 
 
 def _gone_lines(fleet_cost: FleetCost, previous: Before | None, digits: _Digits, *, of_clusters: bool) -> list[Line]:
-    """Return a line for each cluster, or deployment, that cost something in the last plan and is not in this one."""
+    """Return a line for each removed cluster, or deployment, that had a cost in the last plan."""
     zero = Fraction(0)
     return [
         Line(
@@ -382,7 +385,7 @@ def _gone_lines(fleet_cost: FleetCost, previous: Before | None, digits: _Digits,
 
 
 def _change(cost: Cost, previous: Before | None) -> Fraction | None:
-    """Return the difference between a cost and the cost in the last plan; None if either cost is unknown."""
+    """Return the difference to the cost in the last plan, or None if either cost is unknown."""
     if previous is None or cost.per_hour is None:
         return None
     earlier = previous.total
@@ -394,7 +397,7 @@ def _change(cost: Cost, previous: Before | None) -> Fraction | None:
 
 
 def deployment_lines(fleet_cost: FleetCost, previous: Before | None) -> list[Line]:
-    """Return a line for each deployment, and for those that are gone. `previous`: what the last plan cost."""
+    """Return a line for each deployment, and for each removed deployment. `previous`: cost of the last plan."""
     lines, digits = [], _digits(fleet_cost, previous)
     for deployment in fleet_cost.deployments:
         unpriced = deployment.unpriced_replicas
@@ -409,7 +412,7 @@ def deployment_lines(fleet_cost: FleetCost, previous: Before | None) -> list[Lin
 
 
 def cluster_lines(fleet_cost: FleetCost, previous: Before | None) -> list[Line]:
-    """Return a line for each cluster, and for those that are gone. `previous`: what the last plan cost."""
+    """Return a line for each cluster, and for each removed cluster. `previous`: cost of the last plan."""
     digits = _digits(fleet_cost, previous)
     return [
         _with_amounts(
@@ -444,7 +447,7 @@ def limit_notes(
 
 
 def fleet_line(fleet_cost: FleetCost, previous: Before | None) -> Line:
-    """Return the line of the fleet. `previous`: what the last plan cost."""
+    """Return the line of the fleet. `previous`: cost of the last plan."""
     is_partial = bool(fleet_cost.unpriced_nodes or fleet_cost.unknown_clusters)
     line = Line("all", str(fleet_cost.nodes), notes=tuple(_notes(fleet_cost)))
     return _with_amounts(
@@ -460,10 +463,11 @@ def fleet_line(fleet_cost: FleetCost, previous: Before | None) -> Line:
 def table(
     fleet_cost: FleetCost | None, previous: Before | None = None, width: int = 72, today: date | None = None
 ) -> list[str]:
-    """Return the cost as a table: deployments, clusters, and all. `previous`: what the last plan cost. `today`: for the
-    hint that prices are old.
+    """Return the cost as a table: deployments, clusters, and the total.
 
-    A cost that has unknown parts is marked as what it is at least."""
+    `previous`: cost of the last plan. `today`: the day for the hint about old prices.
+
+    A cost with unknown parts is marked as a lower bound."""
     if fleet_cost is None:
         return []
     clusters = [replace(line, name=f"cluster {line.name}") for line in cluster_lines(fleet_cost, previous)]
@@ -509,7 +513,7 @@ def change_text(difference: Fraction, digits: int | None = None) -> str:
 
 
 def oldest(fleet_cost: FleetCost) -> str:
-    """Return the day of the oldest price that the cost is of; empty without one."""
+    """Return the day of the oldest price in the cost, or "" without one."""
     return min((pool.as_of for cluster in fleet_cost.clusters for pool in cluster.pools if pool.as_of), default="")
 
 

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Distribution of replicas over clusters as a plan decides it, of deployments that ask for more than any cluster."""
+"""Planned distribution of replicas over clusters, for deployments with constraints on it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..scheduling.model import Cluster, Deployment, Dropped, Minimum, Spread
 
 @dataclass(frozen=True)
 class Place:
-    """A cluster and how many replicas of the deployment it has."""
+    """Cluster with its number of replicas of the deployment."""
 
     cluster: str
     replicas: int
@@ -24,34 +24,35 @@ class Place:
 
 @dataclass(frozen=True)
 class LabelValue:
-    """A value of a label of clusters. `takes_new`: whether there is a cluster with it that takes new replicas."""
+    """Value of a cluster label, with its replicas."""
 
     value: str
     replicas: int
     takes_new: bool
+    """True if a cluster with this value accepts new replicas."""
     places: tuple[Place, ...]
 
 
 @dataclass(frozen=True)
 class Topology:
-    """A label of clusters that a deployment names in `spread` or `minAvailable`.
-
-    `minimum` is what each value has at least, `most` what `max_skew` allows now, beside the value `fewest`; all are
-    None where nothing is asked for. Unless `required`, `most` only orders clusters.
-    """
+    """Cluster label that a deployment uses in `spread` or `minAvailable`."""
 
     key: str
     values: tuple[LabelValue, ...]
     minimum: int | None
+    """Minimum number of replicas for each value. None without `minAvailable`."""
     max_skew: int | None
     most: int | None
+    """Maximum that `max_skew` currently allows, relative to the value `fewest`. None without a spread. It only orders
+    clusters unless `required` is set."""
     fewest: str
+    """Value with the fewest replicas, "" without a spread."""
     required: bool
 
 
 @dataclass(frozen=True)
 class Tier:
-    """Clusters of one term of `clusterPreferences`; without labels all others."""
+    """Clusters of one term of `clusterPreferences`. Without labels, all other clusters."""
 
     labels: Mapping[str, str]
     replicas: int
@@ -60,7 +61,7 @@ class Tier:
 
 @dataclass(frozen=True)
 class Leaving:
-    """A replica that goes for another one: it returns to preferred clusters, or is preempted."""
+    """Replica that another replica replaces: it returns to preferred clusters, or is preempted."""
 
     namespace: str
     deployment: str
@@ -72,7 +73,7 @@ class Leaving:
 
 @dataclass(frozen=True)
 class Distribution:
-    """The replicas of a deployment. `leaving` are its own replicas, `preempted` those of others that it preempts."""
+    """Replicas of a deployment."""
 
     namespace: str
     deployment: str
@@ -84,12 +85,13 @@ class Distribution:
     returns: bool
     preempts: bool
     leaving: tuple[Leaving, ...]
+    """Leaving replicas of this deployment."""
     preempted: tuple[Leaving, ...]
+    """Replicas of other deployments that it preempts."""
 
 
 def distributions(plan: Plan) -> list[Distribution]:
-    """Return the distribution of each deployment that asks for a spread, preferences, a minimum or preemption, by
-    name."""
+    """Return the distribution of each deployment with a spread, preferences, a minimum, or preemption, by name."""
     asking = sorted(
         (deployment for deployment in plan.deployments if deployment.is_distributed or deployment.preempts),
         key=lambda deployment: deployment.key,

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Findings of a status: what is wrong with a fleet, each with what to do about it."""
+"""Findings of a status: the problems of a fleet, each with a hint."""
 
 from __future__ import annotations
 
@@ -20,22 +20,24 @@ _HINTS = {
 
 
 class Finding(NamedTuple):
-    """Something that is wrong: with what, where, why, and what to do. `namespace` is empty for a cluster, `cluster` for
-    what is on none, `command` is one for the cluster."""
+    """Problem of a fleet: the affected resource, its location, the reason, and a hint."""
 
     kind: Literal["pending", "unready", "unreachable", "survival"]
     subject: Literal["service", "gateway", "deployment", "replica", "cluster", "cache", "secret"]
     namespace: str
+    """Empty for a cluster."""
     name: str
     cluster: str
+    """Empty for a resource without a cluster."""
     status: str
     message: str
     hint: str = ""
     command: str = ""
+    """Command to run on the cluster."""
 
     @property
     def reason(self) -> str:
-        """Return its state and what explains it."""
+        """Return the status with its explanation."""
         return ": ".join(phrase for phrase in (self.status, self.message) if phrase)
 
     def __str__(self) -> str:

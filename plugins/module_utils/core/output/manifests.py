@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The resources and problems of manifests, as a document and as text."""
+"""Resources and problems of manifests, as a document and as text."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ManifestsDocument(api.Model):
 
 
 def document(loaded: Loaded) -> ManifestsDocument:
-    """Return what was loaded, and what is wrong with it."""
+    """Return the loaded resources with their errors and warnings."""
     resources: dict[str, list[str]] = {}
     for resource in loaded.resources:
         name = f"{resource.namespace}/{resource.name}" if resource.namespace else resource.name

@@ -19,7 +19,7 @@ from .what_if import summary as what_if_summary
 
 SCHEMA_VERSION = 1
 STRICT = ("pending", "unready", "unreachable", "drift", "warnings")
-"""Kinds of findings that `fleet_strict` may name."""
+"""Kinds of findings that `fleet_strict` supports."""
 _FATAL = ("outage", "rollout", "survival", "defect")
 # Of each kind of finding; the outcome has all of them.
 _MOST_FINDINGS = 20
@@ -110,11 +110,11 @@ def outcome(
 ) -> Outcome:
     """Return the outcome of a run.
 
-    `fleet_status` is the status of the fleet after it, `objects` are those that it changed in each place, `failed` the
-    clusters that failed, `resized` those of which a node pool changed its size, `decision` the generation of what
-    others have to apply. `is_preview`: nothing was changed, and the outcome is a prediction. `outages`: outages that
-    the run causes. `rollouts`: stopped rollouts. `defects`: deployments that the planner failed on.
-    `survey`: the tested losses. `answer`: the response to a what-if query, with the pending replicas of that query.
+    `fleet_status`: status of the fleet after the run. `objects`: changed objects by cluster. `failed`: failed clusters.
+    `resized`: clusters with a resized node pool. `decision`: generation of the decision that other runs must apply.
+    `is_preview`: nothing was changed, and the outcome is a prediction. `outages`: outages that the run causes.
+    `rollouts`: stopped rollouts. `defects`: deployments that the planner failed on. `survey`: the tested losses.
+    `answer`: the response to a what-if query, with the pending replicas of that query.
     """
     names = {cluster.name for cluster in fleet_status.clusters}
     touched = ({change.cluster for change in objects} | set(resized)) & names
@@ -196,8 +196,9 @@ def replica_counts(fleet_status: FleetStatus) -> ReplicaCounts:
 
 
 def summary(clusters: ClusterCounts, objects: Sequence[ObjectChanges], *, is_preview: bool) -> str:
-    """Return one line about the clusters of a run and their objects: `3 clusters: 2 changed, 1 unchanged; 12 objects
-    created`. `is_preview`: nothing was changed."""
+    """Return one line about the clusters of a run and their objects.
+
+    For example, `3 clusters: 2 changed, 1 unchanged; 12 objects created`. `is_preview`: nothing was changed."""
     counts = (
         (clusters.changed, "would change" if is_preview else "changed"),
         (clusters.unchanged, "unchanged"),

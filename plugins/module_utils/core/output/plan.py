@@ -35,7 +35,7 @@ from .serving import (
 from .text_table import NO_BREAK, Row, lines, wrapped
 
 SCHEMA_VERSION = 1
-"""Version of the format of plan.json. It changes with a field that is removed or gets another meaning."""
+"""Version of the format of plan.json. It changes if a field is removed or changes its meaning."""
 _TITLES = ("DEPLOYMENT", "REPLICA", "CLUSTER", "POOL", "DEVICES", "STATE")
 _UNCOUNTED = "Budgets while the rate limit service or Valkey does not answer"
 _SERVICE_TITLES = ("SERVICE", "URL", "IN USE")
@@ -243,15 +243,16 @@ class PlanDocument(api.Model):
 def table(plan: Plan, width: int = 72, earlier: Sequence[Plan] = ()) -> list[str]:
     """Return the table of replicas: a row per replica, and below each deployment with missing replicas the reasons.
 
-    `earlier`: plans of earlier rounds of the run, whose changes are changes of the run. No line is longer than `width`,
-    which is at least 60."""
+    `earlier`: plans of earlier passes of the run. Their changes are changes of the run. `width`: maximum length of a
+    line, at least 60."""
     return lines(_TITLES, _rows(plan, earlier), width) or ["No replicas are desired or running."]
 
 
 def services_table(plan: Plan, width: int = 72) -> list[str]:
-    """Return the table of services: a row per service, and below it its endpoints with requests, with their weights,
-    those without, and notes; then that of gateways in mode Model, and what happens to requests while budgets cannot be
-    counted. Empty for a fleet without services and gateways."""
+    """Return the tables of services and Model gateways, and the effects of uncounted budgets on requests.
+
+    Below the row of a service are its endpoints with requests and their weights, its endpoints without requests, and
+    notes. The result is empty for a fleet without services and gateways."""
     rows = []
     for served in served_services(plan):
         routed, members = served.routed, served.routed.resolution.members
@@ -280,7 +281,7 @@ def services_table(plan: Plan, width: int = 72) -> list[str]:
 
 
 def _is_unusable(served: ServedService, member: MatchedEndpoint) -> bool:
-    """Return whether an endpoint is not usable, for a reason that is not given by gateways in mode Model."""
+    """Return True if an endpoint is not usable for a reason that Model gateways do not report."""
     return not member.usable and (served.is_path or _name(member) not in served.unused)
 
 
@@ -345,12 +346,12 @@ def _cells(
 
 
 def pools_of(engines: Sequence[PlacedEngine]) -> dict[str, None]:
-    """Return the pools of a replica, each once, in the order of its engines."""
+    """Return the pools of a replica, without duplicates, in the order of its engines."""
     return dict.fromkeys(pool for engine in engines for member in engine.members for pool, __ in member.pods_by_pool)
 
 
 def own_part(replica: str, deployment: str) -> str:
-    """Return the name of a replica without the prefix of its deployment, which is in the previous column."""
+    """Return the name of a replica without its deployment prefix, because the previous column contains it."""
     prefix = f"{deployment}-"
     return f"…{replica.removeprefix(prefix)}" if deployment and replica.startswith(prefix) else replica
 
@@ -360,7 +361,7 @@ def _held(placement: Placement) -> list[str]:
 
 
 def _kept(plan: Plan) -> set[Ref]:
-    """Return the resources of which all that is composed stays."""
+    """Return the resources with unchanged composed objects."""
     return {*plan.context.fleet.held, *(gateway.ref for gateway in plan.models.leaving)}
 
 
@@ -396,10 +397,10 @@ def requested(member: PlacedMember) -> Counter[str]:
 
 
 def document(plan: Plan) -> PlanDocument:
-    """Return the plan for programs, the content of plan.json.
+    """Return the plan as a document, the content of plan.json.
 
-    It contains the desired state of the fleet, not the changes of a run: the document of an unchanged fleet is the same
-    in every run.
+    It contains the desired state of the fleet, not the changes of a run. The document of an unchanged fleet is
+    therefore equal in every run.
     """
     placements = [
         api.construct(
@@ -561,7 +562,7 @@ def _refusal(refusal: Refusal) -> PlannedRefusal:
 
 
 def removals(plan: Plan, *actions: Action) -> list[Removal]:
-    """Return the existing replicas to which one of these changes happens, by name, with the reasons."""
+    """Return the existing replicas with one of these changes, by name, with the reasons."""
     return [
         api.construct(
             Removal,

@@ -47,7 +47,7 @@ def pool_use(plan: Plan) -> dict[tuple[str, str], PoolUse]:
             per_node = _devices_per_node(pool)
             total, claimed = (pool.nodes + pool.missing) * per_node, _claimed(entries)
             unavailable = pool.missing * per_node + sum(map(sum, pool.unavailable))
-            # Devices in use on nodes that take no new pods are in use.
+            # Used devices on nodes that accept no new pods count as used.
             use[key] = PoolUse(
                 total, claimed - planned_devices, planned_devices, max(0, min(unavailable, total - claimed))
             )
@@ -96,9 +96,9 @@ def pods_by_pool(plan: Plan) -> dict[tuple[str, str], list[PoolPods]]:
 
 
 def _allocated(member: PlacedMember, pool: Pool | None) -> dict[str, int]:
-    """Return the number of devices that one pod gets on its node, by name of the device.
+    """Return the number of devices that one pod uses on its node, by name of the device.
 
-    Of several devices of one class the first is assumed: Kubernetes decides which one a claim gets."""
+    For several devices of one class, the first device is assumed, because Kubernetes decides about the allocation."""
     names_of: dict[str | None, str] = {}
     for device in pool.devices if pool else ():
         if device.claim == "DRA":

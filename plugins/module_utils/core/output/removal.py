@@ -33,12 +33,12 @@ class ClusterRemoval:
 
     @property
     def replicas(self) -> list[str]:
-        """Return the replicas whose objects are removed."""
+        """Return the replicas of the removed objects."""
         return [f"{namespace}/{name}" for namespace, name in sorted(self.deployments)]
 
     @property
     def deployments(self) -> dict[tuple[str, str], str]:
-        """Return the deployment of each replica whose objects are removed, empty for a replica that a user wrote."""
+        """Return the deployment of each replica with removed objects, or "" for a replica that a user wrote."""
         return {
             (label(value, NAMESPACE_LABEL), label(value, REPLICA_LABEL)): label(value, DEPLOYMENT_LABEL)
             for value in self.objects

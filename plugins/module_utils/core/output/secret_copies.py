@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Secrets that have to be created by hand, as nothing copies them to clusters whose objects are files."""
+"""Secrets that users must create, because no run copies them to file-based clusters."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ _MOST_SECRETS = 12
 
 
 def by_hand(copies: Iterable[PlannedSecretCopy], file_name: str, width: int) -> list[str]:
-    """Return lines of at most `width` characters about Secrets that someone has to create, each with its cluster and
-    what it is made of, never with a value. `copies`: those that no run makes; `file_name`: the file that lists them."""
+    """Return lines about Secrets that users must create, each with its cluster and its sources, never with a value.
+
+    `copies`: the copies that no run creates. `file_name`: the file that lists them. `width`: the maximum number of
+    characters of a line."""
     secrets: dict[tuple[str, str, str], dict[str, list[str]]] = {}
     for copy in copies:
         key = (copy.cluster, copy.to.namespace, copy.to.name or "")

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Services as clients reach them by gateways of both modes, and the gateways in mode Model."""
+"""Services of Model gateways and path-based gateways from the perspective of clients, and the Model gateways."""
 
 from __future__ import annotations
 
@@ -104,18 +104,16 @@ class GatewayStatus(PlannedGateway):
 
 
 class MissingReplicas(NamedTuple):
-    """Replicas that a service selects and that have no endpoint.
-
-    pending: number of unschedulable replicas by deployment.
-    starting: replicas that do not serve yet.
-    leaving: number of endpoints that are not counted because their replicas are removed when others serve.
-    priority: most preferred priority of the missing endpoints; None without missing endpoints.
-    """
+    """Selected replicas of a service without an endpoint."""
 
     pending: Mapping[str, int] = MappingProxyType({})
+    """Number of unschedulable replicas by deployment."""
     starting: tuple[str, ...] = ()
+    """Replicas that do not serve yet."""
     leaving: int = 0
+    """Number of uncounted endpoints, because their replicas are removed when others serve."""
     priority: int | None = None
+    """Most preferred priority of the missing endpoints, None without missing endpoints."""
 
     @property
     def total(self) -> int:
@@ -123,7 +121,7 @@ class MissingReplicas(NamedTuple):
         return sum(self.pending.values()) + len(self.starting) - self.leaving
 
     def __str__(self) -> str:
-        """Return the missing replicas as text; "" if leaving replicas serve instead."""
+        """Return the missing replicas as text, or "" if leaving replicas serve instead."""
         if self.total <= 0:
             return ""
         lines = [f"{count(number, 'replica')} of {name} pending" for name, number in sorted(self.pending.items())]
@@ -132,29 +130,31 @@ class MissingReplicas(NamedTuple):
 
 @dataclass(frozen=True)
 class ServedService:
-    """ModelService as clients reach it.
-
-    `routed` has the endpoints as its gateways use them, those of later priorities with weight 0, and no path in a fleet
-    whose gateways are all in mode Model (`is_path` is False). `gateways` are those in mode Model that serve it,
-    `clusters` theirs, `unused` the endpoints to which these send no requests, with the reasons. `note` is about a
-    service that does not route to its endpoints as usual, "" otherwise. `is_reached`: whether it has any gateway.
-    `missing`: replicas that the service selects and that have no endpoint.
-    """
+    """ModelService from the perspective of clients."""
 
     routed: RoutedService
+    """Service with the endpoints that its gateways use. Endpoints of later priorities have weight 0. Has no path if all
+    gateways of the fleet are Model gateways."""
     note: str
+    """Note about a service with unusual routing, "" otherwise."""
     is_path: bool = True
+    """False if all gateways of the fleet are Model gateways."""
     service: api.ModelService | None = None
     gateways: tuple[ServingGateway, ...] = ()
+    """Model gateways that serve the service."""
     clusters: tuple[str, ...] = ()
+    """Clusters of these gateways."""
     unused: Mapping[str, str] = field(default_factory=dict)
+    """Endpoints that get no requests from these gateways, with the reasons."""
     model_routes: tuple[str, ...] = ()
     is_reached: bool = True
+    """True if the service has any gateway."""
     missing: MissingReplicas = field(default_factory=MissingReplicas)
+    """Selected replicas without an endpoint."""
 
     @property
     def model(self) -> str:
-        """The name of the model in requests, "" for a service that no gateway in mode Model serves."""
+        """Return the name of the model in requests, or "" for a service without Model gateways."""
         return f"{self.routed.namespace}/{self.routed.name}" if self.gateways or not self.is_path else ""
 
     @property
@@ -164,19 +164,20 @@ class ServedService:
 
     @property
     def address(self) -> str:
-        """The cell of a table for what clients use; the path alone while a gateway in mode Path has no address."""
+        """Cell of a table with the address for clients. Only the path if a path-based gateway has no address."""
         if not self.is_reached:
             return "no gateway"
         return self.routed.address or self.routed.path if self.is_path else f"model {self.model}"
 
     @property
     def place(self) -> str:
-        """Line on the gateways in mode Model that serve it; "" for none."""
+        """Return a line about the Model gateways of the service, or "" without them."""
         return serving_place(self.model, self.gateways, is_path=self.is_path)
 
     def instead_of(self, silent: Container[str]) -> list[MatchedEndpoint]:
-        """Return the endpoints that get the requests of those in use when no cluster of these answers them: in mode
-        Model a gateway goes to the next priority by itself."""
+        """Return the endpoints that replace the used endpoints if their clusters do not respond.
+
+        A Model gateway uses the next priority automatically."""
         if self.is_path or self.service is None:
             return []
         priorities = [entry.priority for entry in self.service.spec.endpoints]
@@ -190,8 +191,9 @@ class ServedService:
 
 
 def serving_place(model: str, serving: Sequence[ServingGateway], *, is_path: bool) -> str:
-    """Return the addresses at which gateways in mode Model serve a model; "" without such gateways. `is_path`: the
-    model has a URL too."""
+    """Return the addresses of the Model gateways that serve a model, or "" without such gateways.
+
+    `is_path`: True if the model also has a URL."""
     addresses = some((f"{gateway.name} ({gateway.url or 'no address yet'})" for gateway in serving), 3)
     return f"{f'model {model} ' if is_path else ''}at {addresses}" if addresses else ""
 
@@ -268,7 +270,7 @@ def _priorities(service: api.ModelService, index: LabelIndex[api.ModelEndpoint])
 def _services(plan: Plan) -> list[ServedService]:
     fleet = plan.context.fleet
     if not fleet.has_model_gateways:
-        # One that is not declared here may have an address all the same, which is observed.
+        # A gateway that is not declared here might still have an observed address.
         is_reached = fleet.has_path_gateway or bool(plan.traffic.address)
         return [
             replace(
@@ -302,7 +304,7 @@ def _url(plan: Plan, gateway: api.InferenceGateway) -> str:
 
 
 def _served(plan: Plan, routed: RoutedService, routes: Sequence[RoutedModel], urls: Mapping[str, str]) -> ServedService:
-    """Return a service in a fleet with gateways in mode Model."""
+    """Return a service of a fleet with Model gateways."""
     gateways = [route.route.gateway for route in routes]
     service = plan.context.fleet.services.get((routed.namespace, routed.name))
     is_path = plan.context.fleet.serves_paths
@@ -327,8 +329,7 @@ def _served(plan: Plan, routed: RoutedService, routes: Sequence[RoutedModel], ur
 
 
 def _in_use(routed: RoutedModel) -> Resolution:
-    """Return the endpoints of a service in mode Model with weights of the priority that requests go to first; all its
-    gateways use the same ones."""
+    """Return the endpoints of a service, with weights for its first used priority, equal on all its Model gateways."""
     resolution = routed.route.resolution
     entries = routed.route.service.spec.endpoints
     return Resolution(
@@ -365,7 +366,7 @@ def _model_note(plan: Plan, service: api.ModelService, resolution: Resolution, i
 
 
 def silence(plan: Plan, cluster: str) -> str:
-    """Return that it is not known what runs on a cluster now, "" when that is known or assumed."""
+    """Return a message about an unobserved cluster, or "" if the observed state is known or assumed."""
     observed = plan.context.observed_cluster(cluster)
     if observed is None or not observed.unreachable:
         return ""
@@ -373,7 +374,7 @@ def silence(plan: Plan, cluster: str) -> str:
 
 
 def gateways(plan: Plan) -> list[GatewayStatus]:
-    """Return the gateways in mode Model, by name, and then those that left the manifests and stay."""
+    """Return the Model gateways by name, and then the gateways that were removed from the manifests and still serve."""
     selected: dict[str, list[RoutedModel]] = {}
     for route in plan.models.routes:
         selected.setdefault(route.route.gateway.name, []).append(route)
@@ -451,7 +452,7 @@ def _gateway_state(plan: Plan, gateway: api.InferenceGateway) -> tuple[GatewaySt
 
 
 def hosted_gateways(plan: Plan) -> dict[str, list[str]]:
-    """Return the gateways in mode Model that each cluster runs, with those that are leaving."""
+    """Return the Model gateways of each cluster, including leaving gateways."""
     names_by_cluster: dict[str, list[str]] = {}
     for gateway in plan.context.fleet.model_gateways:
         if gateway.name not in plan.models.refused:
@@ -462,7 +463,7 @@ def hosted_gateways(plan: Plan) -> dict[str, list[str]]:
 
 
 def planned_gateways(plan: Plan) -> list[PlannedGateway]:
-    """Return the gateways in mode Model without what was observed of them."""
+    """Return the Model gateways without their observed state."""
     return [
         api.construct(
             PlannedGateway,
@@ -518,7 +519,7 @@ def uncounted_lines(planned: Sequence[PlannedGateway]) -> list[str]:
 
 
 def _at(gateways: Mapping[str, Sequence[str]], other_services: Container[str]) -> list[str]:
-    """Return services, with their gateways where others answer differently."""
+    """Return services, with their gateways if other gateways respond differently."""
     return [
         f"{service} at {some(gateway_names)}" if service in other_services else service
         for service, gateway_names in sorted(gateways.items())
@@ -526,6 +527,6 @@ def _at(gateways: Mapping[str, Sequence[str]], other_services: Container[str]) -
 
 
 def silent_gateways(served: ServedService, silent: Container[str]) -> dict[str, str]:
-    """Return the gateways in mode Model that serve a service on one of these clusters, with their clusters."""
+    """Return the Model gateways of a service on these clusters, with their clusters."""
     pairs = zip(served.gateways, served.clusters, strict=True)
     return {gateway.name: cluster for gateway, cluster in pairs if cluster in silent}

@@ -1,8 +1,8 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Status of a fleet: services, deployments, clusters, caches, and what the next run changes.
+"""Status of a fleet: services, deployments, clusters, caches, and the changes of the next run.
 
-`status_tables.py` has the same rows for terminals. The page of a plan has them too.
+`status_tables.py` contains the same rows for terminals. The report of a plan contains them too.
 """
 
 from __future__ import annotations
@@ -262,9 +262,9 @@ def status(
 ) -> FleetStatus:
     """Return the status of the fleet of a plan.
 
-    `statuses` are those of all its resources (`core/planning/statuses.py`), empty for a fleet that is not observed.
-    `changes`: changed files in the build directory. `objects`: changed objects according to a comparison with clusters,
-    if any. `now`: time of the observation (RFC 3339).
+    `statuses`: statuses of all resources (`core/planning/statuses.py`), empty for an unobserved fleet. `changes`:
+    changed files in the build directory. `objects`: changed objects according to a comparison with clusters, if any.
+    `now`: time of the observation (RFC 3339).
     """
     status_objects = list(statuses)
     ready = {Ref(*identity(value)[1:]): _ready(value) for value in status_objects}
@@ -333,8 +333,7 @@ def _plan_message(served: ServedService) -> str:
 
 
 def _endpoints(served: ServedService, silent: Mapping[str, str]) -> tuple[list[str], list[str], bool]:
-    """Return the endpoints that get requests, and the clusters of those of which this is not known; True where others
-    have taken the place of all of these."""
+    """Return endpoints with requests, clusters of unobserved endpoints, and True if other endpoints replaced all."""
     used = [member for member in served.routed.resolution.members if member.weight]
     unknown = [cluster for cluster in map(place_of_endpoint, used) if cluster in silent]
     answering = [member for member in used if place_of_endpoint(member) not in silent]
@@ -343,14 +342,14 @@ def _endpoints(served: ServedService, silent: Mapping[str, str]) -> tuple[list[s
 
 
 def _is_blind(served: ServedService, silent: Mapping[str, str]) -> bool:
-    """Return whether no gateway of a service can be seen, so that nothing says what they do."""
+    """Return True if a service has Model gateways, all on unobserved clusters."""
     return not served.is_path and 0 < len(served.gateways) == len(silent_gateways(served, silent))
 
 
 def _service_state(
     served: ServedService, ready: Mapping[Ref, _Ready], silent: Mapping[str, str]
 ) -> tuple[ServiceState, str]:
-    """Return the state of a service that is observed, and what is wrong with it."""
+    """Return the observed state of a service and its problem."""
     routed = served.routed
     service_ready = ready.get(Ref("ModelService", routed.namespace, routed.name))
     state: ServiceState = "Unknown"
@@ -361,7 +360,7 @@ def _service_state(
         routes = (ready.get(Ref("ModelRoute", routed.namespace, name)) for name in served.model_routes)
         some_serve = not served.is_path and any(route and route.status == "True" for route in routes)
         state, message = ("Degraded" if some_serve else "Unavailable"), service_ready.message or message
-    # Without a usable endpoint there is no route, whatever a gateway does.
+    # A service without a usable endpoint has no route, independent of its gateways.
     if _is_blind(served, silent) and routed.resolution.tier is not None:
         state = "Unknown"
     blind = silent_gateways(served, silent)

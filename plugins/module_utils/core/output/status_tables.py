@@ -211,7 +211,7 @@ def _next_lines(status: FleetStatus, width: int) -> list[str]:
 
 
 def age(since: str, now: str) -> str:
-    """Return the time between two times (RFC 3339) as kubectl shows ages: `45s`, `5m`, `3h`, `12d`; `-` without one."""
+    """Return the time between two times (RFC 3339) as in kubectl: `45s`, `5m`, `3h`, `12d`, or `-` if unknown."""
     try:
         seconds = int((datetime.fromisoformat(now) - datetime.fromisoformat(since)).total_seconds())
     except (TypeError, ValueError):

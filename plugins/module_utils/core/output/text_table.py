@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from ..text import printable
 
 NO_BREAK = "\u00a0"
-"""Space at which no line of text ends."""
+"""Space without a line break."""
 _LEAST = 10
 
 Row = tuple[Sequence[str], list[str]]
@@ -18,9 +18,9 @@ Row = tuple[Sequence[str], list[str]]
 
 
 def lines(titles: Sequence[str], rows: Sequence[Row], width: int, why: str = "") -> list[str]:
-    """Return the titles, and each row followed by its indented reasons; empty without rows.
+    """Return the titles, and each row followed by its indented reasons. Return no lines without rows.
 
-    `why` is the title of a last column for reasons: the first reason of a row is there if it fits into the line."""
+    `why`: title of a last column for reasons. It contains the first reason of a row that fits into the line."""
     width = max(width, 60)
     widths = _widths(titles, [cells for cells, __ in rows], width)
     gap = 2 if sum(widths) + 2 * (len(widths) - 1) <= width else 1
@@ -47,7 +47,7 @@ def wrapped(texts: Sequence[str], width: int) -> list[str]:
 
 
 def _widths(titles: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> list[int]:
-    """Return column widths that fit; the widest column is shortened first."""
+    """Return fitting column widths. The widest column is shortened first."""
     widths = [max(map(len, column)) for column in zip(titles, *rows, strict=True)]
     while sum(widths) + len(widths) - 1 > width:
         widest = max(range(len(widths)), key=lambda position: widths[position])

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Endpoints of services that are not usable, by the reason, each with what to do about it."""
+"""Unusable endpoints of services, grouped by reason, with a hint for each reason."""
 
 from __future__ import annotations
 
@@ -22,18 +22,16 @@ _COPY = (
 
 @dataclass(frozen=True)
 class UnusableEndpoints:
-    """Endpoints that receive no requests for the same reason.
-
-    services: endpoint names by namespace and name of the service.
-    of_models: only Model gateways send no requests; path-based gateways do.
-    is_step: not a problem. The hint is a setup step of a GitOps cluster.
-    """
+    """Endpoints that receive no requests for the same reason."""
 
     reason: str
     hint: str
     of_models: bool
+    """Only Model gateways send no requests. Path-based gateways send requests."""
     is_step: bool = False
+    """Not a problem. The hint is a setup step of a GitOps cluster."""
     services: dict[tuple[str, str], list[str]] = field(default_factory=dict)
+    """Endpoint names by namespace and name of the service."""
 
 
 def unusable_endpoints(plan: Plan, services: Iterable[ServedService]) -> list[UnusableEndpoints]:
@@ -52,7 +50,7 @@ def unusable_endpoints(plan: Plan, services: Iterable[ServedService]) -> list[Un
 
 
 def _unusable(plan: Plan, served: ServedService) -> Iterator[tuple[MatchedEndpoint, str, bool]]:
-    """Yield the endpoints with their reasons, and whether these are those of gateways in mode Model beside others."""
+    """Yield the endpoints with their reasons, and True if only the Model gateways cannot use the endpoint."""
     for member in served.routed.resolution.members:
         of_models = served.unused.get(member.endpoint.name, "")
         if not member.usable:
@@ -82,7 +80,7 @@ def provider_warnings(plan: Plan) -> list[str]:
 
 
 def sent_outside(plan: Plan, served: ServedService) -> str:
-    """Return that a service sends all requests outside the fleet, with the reason; "" if it does not."""
+    """Return a message about a service that sends all requests outside the fleet, with the reason, or "" otherwise."""
     service = served.service
     if service is None or not served.is_reached:
         return ""
@@ -121,7 +119,7 @@ def _hint(plan: Plan, served: ServedService, member: MatchedEndpoint, reason: st
     cluster = place_of_endpoint(member)
     if not cluster:
         return "Correct its ModelEndpoint."
-    # The clusters of replicas have a way of their own for gateways in mode Model.
+    # The clusters of replicas have a separate ingress gateway for Model gateways.
     return _hint_of_cluster(plan, cluster) if reason == served.unused.get(member.endpoint.name) else ""
 
 

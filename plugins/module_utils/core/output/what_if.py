@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The answer to a question about a fleet, as tables for terminals and as a document for programs."""
+"""Result of a query about a fleet, as tables for terminals and as a document for programs."""
 
 from __future__ import annotations
 
@@ -137,14 +137,14 @@ class WhatIfDocument(api.Model):
 
 @dataclass(frozen=True)
 class Costs:
-    """Cost of a fleet as it is planned, and as it is then."""
+    """Cost of a fleet in the plan and in the result of the query."""
 
     before: FleetCost | None
     after: FleetCost | None
 
     @property
     def compared(self) -> cost_output.Before | None:
-        """Return what the cost then is compared with; None where both are not known in one currency."""
+        """Return the cost before the query for a comparison, or None if a cost is unknown or in another currency."""
         return cost_output.compared(self.before, self.after.currency if self.after else "")
 
 
@@ -271,8 +271,7 @@ def summary_text(answer: Answer) -> str:
 
 
 def table(answer: Answer, width: int = 72) -> list[str]:
-    """Return an answer for people: who moves, who finds no place, the numbers of deployments and services, and what
-    the fleet costs, compared with the plan."""
+    """Return the result of a query as text: moved and pending replicas, changed counts, and fleet costs."""
     cost = costs(answer)
     blocks = [
         ["What if", *wrapped(answer.question.parts, width)],
@@ -294,7 +293,7 @@ def _moves(answer: Answer) -> Sequence[Row]:
         name = own_part(named_replica.name, move.deployment) if named_replica else ""
         target = (new.cluster, *_devices(new)) if new else ("-", "-", "-")
         cells = (f"{move.namespace}/{move.deployment or '-'}", name, move.gone.cluster if move.gone else "-", *target)
-        # Where its cluster is lost, the row says it.
+        # The row already contains the loss of the cluster.
         reasons = [move.reason] if move.gone and move.gone.cluster not in answer.lost.clusters else []
         rows.append(((move.namespace, move.deployment, 0), (cells, reasons)))
     for pending in answer.pending:
@@ -314,7 +313,7 @@ def _cells(count: Count) -> tuple[str, ...]:
 
 
 def gateway_rows(answer: Answer) -> list[Row]:
-    """Return a row for each gateway that is lost: name, cluster and number of services, and what is left of these."""
+    """Return a row for each lost gateway: name, cluster, number of services, and their remaining gateways."""
     lost = answer.gateways or LostGateways({}, ())
     served = {name: [service for service in lost.services if name in service.lost] for name in lost.clusters}
     return [

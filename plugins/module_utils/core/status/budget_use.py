@@ -1,12 +1,12 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Questions to the rate limit service of Envoy Gateway about the use of budgets, and its answers.
+"""Queries to the rate limit service of Envoy Gateway about the use of budgets, and its responses.
 
-The service decides with each request whether something is left. Asked with the same descriptors and a cost of 0, it
-says how much is left, and counts nothing. Descriptors are named as Envoy Gateway names them
-(internal/xds/translator/ratelimit.go, BuildRateLimitServiceConfig): a rule that routes share by the policy, another one
-by listener and route. To a name that it does not know the service answers without a limit, so that use is unknown then
-and never wrong.
+The service decides for each request if the limit is exceeded. For a query with the same descriptors and a cost of 0, it
+returns the remaining amount and counts nothing. Descriptors have the names of Envoy Gateway
+(internal/xds/translator/ratelimit.go, BuildRateLimitServiceConfig). The name of a rule that several routes share
+contains the policy. The name of another rule contains the listener and the route. For an unknown name, the service
+responds without a limit. The use is then unknown, but never wrong.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ MOST_IN_REQUEST = 250
 _NOT_COUNTED = "its rate limit service does not count it yet"
 _TOO_MANY = f"its gateway has more than {MOST_QUESTIONS} counters, which are not all asked for"
 _SPAN = 60
-"""Seconds. Rate limit windows begin at multiples of it, so that times are rounded to it."""
+"""Unit in seconds. Rate limit windows begin at its multiples, so times are rounded to it."""
 
 Callers = Mapping[tuple[str, str], Sequence[str]]
-"""Callers whose use is asked for, by namespace and name of their CallerPolicy."""
+"""Callers to query, by namespace and name of their CallerPolicy."""
 Budget = tuple[str, str, str]
 """Namespace, policy, name."""
 
 
 @dataclass(frozen=True)
 class Question:
-    """Counter of a budget: that of a caller by one of its keys, or the one of all callers (`caller` is "*")."""
+    """Counter of a budget: the counter of one key of a caller, or of all callers (`caller` is "*")."""
 
     budget: Budget
     caller: str
@@ -52,8 +52,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Inquiry:
-    """Budgets that the gateway of a cluster has, and the questions about them; `skipped` are budgets with questions
-    beyond the most that are asked."""
+    """Budgets of the gateway of a cluster, with their queries. `skipped`: budgets beyond the query limit."""
 
     budgets: tuple[Budget, ...] = ()
     questions: tuple[Question, ...] = ()
@@ -122,7 +121,7 @@ class _Counted:
 
 
 def _counted(seen: Object) -> _Counted | None:
-    """Return the budget annotation of a policy; None if it is missing, or was not written by this collection."""
+    """Return the budget annotation of a policy, or None for a missing or foreign annotation."""
     try:
         annotation = _parsed(**json.loads(text(seen, "metadata", "annotations", constants.BUDGETS_ANNOTATION)))
     except (TypeError, ValueError, RecursionError):
@@ -149,8 +148,9 @@ def _names(place: tuple[str, str], index: int, route: str, listener: str, *, sha
 
 
 def _headers(rule: Object, position: int, callers: Sequence[str]) -> Iterator[tuple[str, tuple[tuple[str, str], ...]]]:
-    """Yield whose counters a rule has, with the descriptors of its header matches. `position`: that of the rule in its
-    domain."""
+    """Yield the callers with counters of a rule, each with the descriptors of the header matches.
+
+    `position`: the position of the rule in its domain."""
     headers = [header for parent in entries(rule, "clientSelectors") for header in entries(parent, "headers")]
     if not headers:
         only = f"rule-{position}-match--1"
@@ -186,11 +186,11 @@ def batches(questions: Iterable[Question]) -> list[Sequence[Question]]:
 
 
 def request(questions: Sequence[Question]) -> dict[str, Any]:
-    """Return the request for questions of one domain (RateLimitRequest of Envoy, as JSON)."""
+    """Return the request for queries of one domain (RateLimitRequest of Envoy, as JSON)."""
     descriptors = [
         {
             "entries": [{"key": key, "value": value} for key, value in question.descriptor],
-            # One that costs nothing is not counted; without this it would cost 1.
+            # A query must cost 0, because the default cost of 1 would be counted.
             "hitsAddend": "0",
         }
         for question in questions
@@ -199,8 +199,9 @@ def request(questions: Sequence[Question]) -> dict[str, Any]:
 
 
 def counts(questions: Sequence[Question], observed: Object) -> list[Count | None] | None:
-    """Return the answers to questions (RateLimitResponse of Envoy, as JSON); None for those that the service has no
-    limit for. None in place of all for an answer to something else."""
+    """Return the responses to queries (RateLimitResponse of Envoy, as JSON), with None for queries without a limit.
+
+    Return None for the response to other queries."""
     statuses = entries(observed, "statuses")
     if len(statuses) != len(questions):
         return None
@@ -250,7 +251,7 @@ def _observed(budget: Budget, answers: Mapping[Question, Count | None], now: dat
 
 
 def _end(now: datetime, seconds: float) -> str:
-    """Return when a window ends, as all runs within it say it. "" where the service does not."""
+    """Return the end of a window, equal for all runs within the window, or "" if the service does not return it."""
     if not 0 <= seconds <= timedelta(days=366).total_seconds():
         return ""
     end = round((now.timestamp() + seconds) / _SPAN) * _SPAN

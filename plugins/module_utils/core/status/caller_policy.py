@@ -22,12 +22,12 @@ USE_KNOWN = "UsageKnown"
 
 @dataclass(frozen=True)
 class GatewayBudgets:
-    """Knowledge about the budgets of a policy at a gateway that routes requests to one of its services, by their
-    names. `unread` says why nothing is (empty: it was read)."""
+    """Observed budgets of a policy, by name, at a gateway that routes requests to one of its services."""
 
     gateway: str
     budgets: Mapping[str, ObservedBudget] = field(default_factory=dict)
     unread: str = ""
+    """Reason for unread budgets, empty if they were read."""
 
 
 def caller_policy(
@@ -69,7 +69,7 @@ def _problem(seen: ObservedBudget | None) -> str:
 
 
 def _budget(budget: Budget, gateways: Sequence[GatewayBudgets], unit: Decimal) -> BudgetStatus:
-    """Return the use of a budget, that of all callers together or of those who used most."""
+    """Return the use of a budget: the shared counter, or the counters of the callers with the highest use."""
     seen = [
         (gateway_budgets.gateway, budget_use)
         for gateway_budgets in gateways

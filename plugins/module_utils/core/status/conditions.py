@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Conditions of a resource, merged with the previous ones (Kubernetes API conventions)."""
+"""Conditions of a resource, merged with its previous conditions (Kubernetes API conventions)."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ OWNED = frozenset(
         "UsageKnown",
     }
 )
-"""Types that this collection writes: those that no longer apply are removed, other types are kept."""
+"""Types that this collection writes. It removes obsolete conditions of these types, and keeps other types."""
 
 NOT_OBSERVED = "NotObserved"
 DECLARED = "Declared"
-"""Reason in conditions of a cluster whose objects are files, which is not observed, and of its replicas and caches."""
+"""Reason in conditions of a file-based cluster, which is unobserved, and of its replicas and caches."""
 READY = "Ready"
 
 _MOST_CHARACTERS = 4000
@@ -73,7 +73,7 @@ class Status(Generic[Fields_co]):
     def wire(
         self, previous: Mapping[str, Any] | None = None, generation: int | None = None, now: str = ""
     ) -> dict[str, Any]:
-        """Return the wire format. `previous` is the previous status; `generation` and `now` as for `merge`."""
+        """Return the wire format. `previous`: previous status. `generation`, `now`: see `merge`."""
         return {
             "conditions": merge(self.conditions, entries(previous, "conditions"), generation, now),
             **api.wire(self.fields),
@@ -85,9 +85,10 @@ def merge(
 ) -> list[dict[str, Any]]:
     """Merge new conditions with the previous ones (wire format), sorted by type.
 
-    lastTransitionTime changes to `now` (RFC 3339) only when the status of a type changed; unchanged and held conditions
-    are the previous ones. Conditions of types that are not OWNED are kept. `generation` is the metadata.generation that
-    `new` was computed from, None for resources without one. Without `now` a condition whose status changed has no time.
+    lastTransitionTime changes to `now` (RFC 3339) only when the status of a type changes. Unchanged and held conditions
+    equal the previous conditions. Conditions of types outside OWNED are kept. `generation`: the metadata.generation
+    that `new` was computed from, None for resources without one. Without `now`, a condition with a changed status has
+    no time.
     """
     previous_conditions: dict[str, Mapping[str, Any]] = {}
     for entry in entries(previous):
@@ -128,7 +129,7 @@ def written(conditions: Sequence[Mapping[str, Any]]) -> dict[str, Condition]:
 
 
 def hold(kind: str, previous: Mapping[str, Any] | None, otherwise: Condition) -> Condition:
-    """Return the condition of a type from the previous status, else `otherwise`."""
+    """Return the condition of a type from the previous status, or `otherwise` without one."""
     for entry in entries(previous, "conditions"):
         status = entry.get("status")
         if entry.get("type") == kind and status in ("True", "False"):
@@ -156,9 +157,9 @@ def unknown(kind: str, message: str) -> Condition:
 
 
 def ready(value: bool | None, previous: Mapping[str, Any] | None, message: str = "") -> Condition:
-    """Return the Ready condition. None: the readiness is not known.
+    """Return the Ready condition. None: the readiness is unknown.
 
-    The reason for False is Creating until the resource was ready once, Unavailable from then on.
+    The reason for False is Creating until the resource was ready once, and Unavailable afterwards.
     """
     if value is None:
         return unknown(READY, message)
@@ -170,12 +171,12 @@ def ready(value: bool | None, previous: Mapping[str, Any] | None, message: str =
 
 
 def known(previous: Mapping[str, Any] | None, kind: str) -> bool | None:
-    """Return the value of a condition in the previous status; None when it is missing or Unknown."""
+    """Return the value of a condition in the previous status, or None if it is missing or Unknown."""
     return {"True": True, "False": False}.get(stated(entries(previous, "conditions"), kind))
 
 
 def earlier(status: resource.Status | None, previous: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """Return the previous status: the given one, else that of the resource."""
+    """Return the previous status: `previous`, or the status of the resource."""
     if previous is not None:
         return fields(previous)
     return api.wire(status) if status else {}

@@ -1,10 +1,10 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Diff of the devices that an InferenceClass promises and those that its nodes publish in ResourceSlices.
+"""Diff of the devices that an InferenceClass promises and the devices that its nodes publish in ResourceSlices.
 
-The plan matches selectors with the devices of the class, the scheduler of the cluster with those that the driver
-publishes (KEP-4381). When the driver publishes less, pods of placed replicas never start. Additional devices or
-attributes and larger capacities are no mismatch.
+The plan matches selectors with the devices of the class. The scheduler of the cluster matches them with the devices of
+the driver (KEP-4381). If the driver publishes less, pods of placed replicas never start. Additional devices or
+attributes, and larger capacities, are not a mismatch.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ DeviceKey = tuple[str, str, str]
 
 @dataclass(frozen=True)
 class Promise:
-    """Devices that the nodes of a pool should have: those of the InferenceClass of the pool."""
+    """Expected devices on the nodes of a pool, from the InferenceClass of the pool."""
 
     pool: str
     class_name: str
@@ -44,7 +44,7 @@ class Promise:
         return cls(pool, inference_class.name, devices)
 
     def claimed(self, driver: str) -> list[Device]:
-        """Return the devices of a driver that pods claim; Synthetic devices exist in the plan only."""
+        """Return the devices of a driver that pods claim. Synthetic devices exist only in the plan."""
         return [device for device in self.devices if device.claim == "DRA" and device.driver == driver]
 
     @property
@@ -73,25 +73,23 @@ class Mismatch:
 
 @dataclass(frozen=True, eq=False)
 class PublishedDevice:
-    """Device of a ResourceSlice.
-
-    key: driver, resource pool, and name.
-    taint: the taint that excludes claims, as key=value:effect, "" without one.
-    pool_defect: reason why Kubernetes allocates no device of the resource pool, "" for a valid pool.
-    """
+    """Device of a ResourceSlice."""
 
     key: DeviceKey
+    """Driver, resource pool, and name."""
     value: Object
     taint: str = ""
+    """Taint that excludes claims, as key=value:effect, "" without one."""
     pool_defect: str = ""
+    """Reason for an unusable resource pool that Kubernetes does not allocate, "" for a valid pool."""
 
     @property
     def is_allocatable(self) -> bool:
-        """Return whether a new claim can have the device."""
+        """Return True if a new claim can allocate the device."""
         return not (self.taint or self.pool_defect)
 
     def is_of(self, promised: Device) -> bool:
-        """Return whether the device has all that an InferenceClass promises."""
+        """Return True if the device has all properties that an InferenceClass promises."""
         return not _differences(promised, self.value)
 
 
@@ -125,10 +123,10 @@ class _SharedDevice:
 
 
 class PublishedDevices:
-    """Devices of ResourceSlices by node and driver; only the newest generation of each resource pool.
+    """Devices of ResourceSlices by node and driver, only of the newest generation of each resource pool.
 
-    `slices` are ResourceSlices and `rules` are DeviceTaintRules (wire format, resource.k8s.io/v1). The API server does
-    not write the taint of a rule into the ResourceSlices (KEP-5055)."""
+    `slices`: ResourceSlices. `rules`: DeviceTaintRules (wire format, resource.k8s.io/v1). The API server does not write
+    the taint of a rule into the ResourceSlices (KEP-5055)."""
 
     def __init__(self, slices: Iterable[Object], rules: Iterable[Object] = ()) -> None:
         self._rules = [
@@ -177,7 +175,7 @@ class PublishedDevices:
         return {device.key: device.taint for device in (*devices, *shared) if device.taint}
 
     def is_shared(self, driver: str) -> bool:
-        """Return whether a driver publishes devices that several nodes can use."""
+        """Return True if a driver publishes devices that several nodes can use."""
         return driver in self._shared
 
     def by_node(
@@ -232,8 +230,9 @@ def _share(
     vacancies: Sequence[_Vacancy],
     devices: dict[tuple[str, str], list[PublishedDevice]],
 ) -> None:
-    """Add each device to one node. Devices that the fewest nodes can use come first, and devices that no new claim can
-    have come last."""
+    """Add each device to one node.
+
+    Devices that the fewest nodes can use have priority. Devices that no new claim can have are last."""
     candidates = [(entry, [vacancy for vacancy in vacancies if entry.is_for(vacancy.node)]) for entry in shared]
     candidates.sort(key=lambda item: (not item[0].device.is_allocatable, len(item[1]), item[0].device.key))
     for entry, usable in candidates:
@@ -263,7 +262,7 @@ def _findings(promise: Promise, driver: str, published: Sequence[PublishedDevice
     offers = [_Offer(device.taint, [_differences(kind, device.value) for kind in promised]) for device in published]
     remaining_offers = list(offers)
     short = []
-    # Kinds that the fewest devices match come first: the devices that they leave match other kinds, not the reverse.
+    # Kinds with the fewest matching devices have priority, because the remaining devices match other kinds.
     for index in sorted(range(len(promised)), key=lambda index: sum(not offer.wrong[index] for offer in offers)):
         suitable = [offer for offer in remaining_offers if not offer.wrong[index] and not offer.taint][
             : promised[index].count
@@ -293,8 +292,9 @@ class _Offer:
 def _shortage(
     promise: Promise, device: Device, published: int, remaining_devices: Sequence[tuple[str, tuple[str, ...]]]
 ) -> list[str]:
-    """Return the reasons for missing devices of a promised kind: the remaining devices of the driver differ, are
-    tainted, or there are none."""
+    """Return the reasons for missing devices of a promised kind.
+
+    The remaining devices of the driver differ or have taints, or the driver has no remaining devices."""
     promises = f"class {promise.class_name} promises"
     unequal = sorted(wrong for taint, wrong in remaining_devices if wrong and not taint)
     tainted = sorted(taint for taint, wrong in remaining_devices if taint and not wrong)
@@ -317,7 +317,7 @@ def _count(number: int, noun: str) -> str:
 
 
 def _taint(taints: Iterable[Object]) -> str:
-    """Return the first taint that excludes claims, as key=value:effect; "" when there is none."""
+    """Return the first taint that excludes claims, as key=value:effect, or "" without one."""
     for taint in taints:
         if text(taint, "effect") in _EXCLUDING:
             value = f"={text(taint, 'value')}" if text(taint, "value") else ""
@@ -363,5 +363,5 @@ def _shown(value: object) -> str:
 
 
 def _short_name(key: str, driver: str) -> str:
-    """Return a full name without the domain of its driver, as drivers publish it."""
+    """Return a full name without the domain of its driver, the form in which drivers publish it."""
     return key.removeprefix(f"{driver}/")

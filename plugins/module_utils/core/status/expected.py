@@ -25,22 +25,22 @@ SecretKeys = Mapping[tuple[str, str], frozenset[str]]
 
 @dataclass(frozen=True)
 class ExpectedCluster:
-    """Expected state of a workload cluster: the devices that the classes of its pools promise.
-
-    `provisioned` is true for a cluster that the fleet creates, `has_cluster_gateway` for one that gateways in mode
-    Model may reach, `hosts_gateway` for one that has such a gateway. `callers` are those whose use of budgets is
-    counted there, by namespace and name of each CallerPolicy that has some. `secrets` are the Secret
-    references of pods on the cluster, and `control_secrets` the references of the cluster's resources to Secrets on the
-    control cluster."""
+    """Expected state of an inference cluster: the devices that the classes of its pools promise."""
 
     name: str
     promises: tuple[Promise, ...] = ()
     provisioned: bool = False
+    """True for a cluster that the fleet creates."""
     has_cluster_gateway: bool = False
+    """True for a cluster that Model gateways can reach."""
     hosts_gateway: bool = False
+    """True for a cluster with a Model gateway."""
     callers: Mapping[tuple[str, str], Sequence[str]] = field(default_factory=dict)
+    """Callers with counted budgets on the cluster, by namespace and name of each CallerPolicy."""
     secrets: tuple[SecretReference, ...] = ()
+    """References of pods on the cluster to Secrets."""
     control_secrets: tuple[SecretReference, ...] = ()
+    """References of the cluster's resources to Secrets on the control cluster."""
 
     @property
     def device_classes(self) -> list[str]:
@@ -54,14 +54,15 @@ class ExpectedCluster:
 
 @dataclass(frozen=True)
 class Expected:
-    """Expected state of all clusters. `secrets` are the keys of Secrets on the control cluster that resources refer to;
-    `gateway` is the InferenceGateway of the control cluster, None when there is none. `caller_keys` are the labels of
-    Secrets there that hold keys of callers."""
+    """Expected state of all clusters."""
 
     clusters: Mapping[str, ExpectedCluster] = field(default_factory=dict)
     secrets: SecretKeys = field(default_factory=dict)
+    """Keys of Secrets on the control cluster that resources reference."""
     gateway: api.InferenceGateway | None = None
+    """InferenceGateway of the control cluster, None without one."""
     caller_keys: tuple[Mapping[str, str], ...] = ()
+    """Labels of Secrets on the control cluster with keys of callers."""
 
     def cluster(self, name: str) -> ExpectedCluster:
         """Return the expected state of a cluster, empty for an unknown one."""
@@ -69,10 +70,10 @@ class Expected:
 
 
 def expected(resources: Iterable[Object], key_secrets: Sequence[KeySecret] = ()) -> Expected:
-    """Return the expected state according to the resources of a fleet (wire format, as written or as on the control
-    cluster). `key_secrets` are the Secrets with keys of callers that the control cluster has.
+    """Return the expected state for the resources of a fleet (wire format, from manifests or the control cluster).
 
-    Other objects and invalid resources are skipped. A pool whose class is missing promises no devices.
+    `key_secrets`: Secrets with keys of callers on the control cluster. Other objects and invalid resources are skipped.
+    A pool with a missing class promises no devices.
     """
     known_resources = _Known()
     for value in resources:
@@ -115,13 +116,13 @@ _OF_SECRETS = frozenset({"imagePullSecrets", "secretKeyRef"})
 
 
 def _is_read(value: Object) -> bool:
-    """Return whether a resource affects the expected clusters. There are many replicas, and few refer to Secrets."""
+    """Return True if a resource affects the expected clusters. Few of the many replicas reference Secrets."""
     kind = text(value, "kind")
     return kind in _READ or (kind in _WITH_PODS and _has_key(value, _OF_SECRETS))
 
 
 def _has_key(value: object, keys: frozenset[str]) -> bool:
-    """Return whether a mapping, or one below it, has any of these keys."""
+    """Return True if a mapping, or a mapping inside it, has any of these keys."""
     if isinstance(value, Mapping):
         return not keys.isdisjoint(value) or any(_has_key(item, keys) for item in value.values())
     return isinstance(value, list) and any(_has_key(item, keys) for item in value)
@@ -158,8 +159,9 @@ class _Known:
                 yield from replica_references(replica)
 
     def control_secrets_for(self, cluster: api.InferenceCluster, *, is_host: bool) -> Iterator[SecretReference]:
-        """Yield the references to Secrets of the control cluster that caches, and a gateway, of a cluster need.
-        `is_host`: the cluster has a gateway in mode Model."""
+        """Yield the Secrets of the control cluster that caches and a gateway of a cluster reference.
+
+        `is_host`: the cluster has a Model gateway."""
         for cache in self.caches.values():
             if _selects(cache.spec.cluster_selector, cluster):
                 yield from control_references(cache)
@@ -213,7 +215,7 @@ def _cluster(
 def _callers(
     gateway: api.InferenceGateway, policies: Iterable[api.CallerPolicy], secrets: Iterable[KeySecret]
 ) -> dict[tuple[str, str], Sequence[str]]:
-    """Return the callers whose use of budgets a gateway counts, by policy: of one for everyone, all who have a key."""
+    """Return the callers that a gateway counts for budgets, by policy. "Everyone" is all callers with a key."""
     if gateway.spec.auth is None:
         return {}
     keys, tokens = gateway.spec.auth.api_key, gateway.spec.auth.jwt

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Status of an InferenceClass: a valid one is accepted, as nothing is created for it."""
+"""Status of an InferenceClass. A valid class is accepted, because no object is created for it."""
 
 from __future__ import annotations
 

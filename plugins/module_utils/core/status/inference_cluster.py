@@ -27,9 +27,10 @@ _NO_ANSWER = "cluster {} did not answer: "
 
 
 def assumed_address(cluster: str) -> str:
-    """Return the gateway address of a cluster that is not observed. It contains the name of the cluster and does not
-    resolve (`.internal` is reserved for private use) unless DNS defines it; the status of the InferenceCluster
-    overrides it."""
+    """Return the gateway address of an unobserved cluster.
+
+    It contains the name of the cluster and does not resolve (`.internal` is reserved for private use), unless DNS
+    defines it. The status of the InferenceCluster has priority over it."""
     return f"{cluster}.fleet.internal"
 
 
@@ -43,11 +44,11 @@ def was_observed(previous: Mapping[str, Any] | None) -> bool:
 
 
 def gateway_address(previous: Mapping[str, Any] | None, observed: ObservedCluster | None, cluster: str = "") -> str:
-    """Return the address of a workload cluster's gateway: the current one, else the last known one; "" for none.
+    """Return the address of an inference cluster's gateway: the current or the last known address, or "" without one.
 
-    `previous` is the previous status of the InferenceCluster. An address that is temporarily unreadable is kept, as
-    every endpoint behind it would be deleted otherwise. An address that was assumed before `cluster` was observed does
-    not count as known.
+    `previous`: previous status of the InferenceCluster. A temporarily unreadable address is kept, because otherwise
+    every endpoint of the gateway would be deleted. An address that was assumed before `cluster` was observed is not
+    known.
     """
     previous_address = text(previous, "gateway", "address")
     if observed is None or observed.unreachable:
@@ -56,9 +57,9 @@ def gateway_address(previous: Mapping[str, Any] | None, observed: ObservedCluste
 
 
 def gateway_url(previous: Mapping[str, Any] | None, observed: ObservedCluster | None) -> str:
-    """Return the URL of a workload cluster's gateway if it does not serve plain HTTP on port 80, else "".
+    """Return the URL of an inference cluster's gateway, or "" if it serves plain HTTP on port 80.
 
-    It is kept for as long as the address is: see `gateway_address`.
+    The URL is kept together with the address: see `gateway_address`.
     """
     gateway = _gateway(observed)
     address = _current_address(observed)
@@ -88,7 +89,7 @@ def _gateway(observed: ObservedCluster | None) -> Object | None:
     gateway = observed.objects.find("Gateway", namespace, constants.WORKLOAD_GATEWAY)
     if not label(gateway, names.GATEWAY_LABEL):
         return gateway
-    # One in mode Model has its place, and does not lead to replicas of the cluster by their paths.
+    # A Model gateway replaces it, and does not route to replicas of the cluster by their paths.
     return observed.objects.find("Gateway", namespace, constants.CLUSTER_GATEWAY) or gateway
 
 
@@ -105,10 +106,10 @@ def inference_cluster(
     previous: Mapping[str, Any] | None = None,
     is_declared: bool = False,
 ) -> Status[InferenceClusterStatus]:
-    """Return the status of an InferenceCluster. `is_declared`: it is not observed, and assumed to be as declared.
+    """Return the status of an InferenceCluster. `is_declared`: it is unobserved, and its declared state is assumed.
 
-    `invalid_pool` is the error for a pool whose class its source cannot provision. `pools` is status.gpuPools; None
-    when they are not known, which keeps the previous ones: a pool that is no longer published loses its replicas.
+    `invalid_pool`: error of a pool with a class that the source cannot provision. `pools`: status.gpuPools, or None if
+    unknown. Unknown pools keep the previous value, because a pool that is no longer published loses its replicas.
     """
     previous_status = earlier(cluster.status, previous)
     cluster_ready = _cluster_ready(cluster, missing_classes, invalid_pool, observed, previous_status, is_declared)
@@ -165,7 +166,7 @@ def _with_known_nodes(pools: Sequence[GPUPool], previous_status: Mapping[str, An
 
 
 def _published(pools: Sequence[GPUPool] | None, previous_status: Mapping[str, Any]) -> list[GPUPool] | None:
-    """Return the pools, or the readable previous ones when they are not known."""
+    """Return the pools, or the readable previous pools if the pools are unknown."""
     if pools is not None:
         return list(pools)
     if not isinstance(previous_status.get("gpuPools"), list):
@@ -178,7 +179,7 @@ def _published(pools: Sequence[GPUPool] | None, previous_status: Mapping[str, An
 
 
 def _not_observed(cluster: api.InferenceCluster, observed: ObservedCluster | None) -> str:
-    """Return the reason why the cluster was not observed; "" when it was."""
+    """Return the reason for an unobserved cluster, or "" for an observed cluster."""
     name = cluster.name
     if observed is None:
         return f"cluster {name} has not been observed"
@@ -186,7 +187,7 @@ def _not_observed(cluster: api.InferenceCluster, observed: ObservedCluster | Non
 
 
 def no_answer(cluster: str, message: str) -> str:
-    """Return the reason for a missing answer of a cluster, from the message of Ready; "" for another message."""
+    """Return the reason for a missing response of a cluster, from the message of Ready, or "" for another message."""
     start = _NO_ANSWER.format(cluster)
     return message.removeprefix(start) if message.startswith(start) else ""
 
@@ -252,8 +253,8 @@ def _overall(
 ) -> Condition:
     """Return Ready: both parts are ready, and the gateway has an address.
 
-    The readiness of an unreachable cluster is not known: its replicas stay, and it gets no new ones. A cluster that was
-    not observed keeps its readiness.
+    The readiness of an unreachable cluster is unknown: its replicas are kept, and it gets no new replicas. A cluster
+    that was not observed keeps its readiness.
     """
     failing = [condition.message for condition in (cluster_ready, backend_ready) if condition.status == "False"]
     if failing:

@@ -23,7 +23,7 @@ _ANY_ROUTE: Object = {
     "metadata": {"name": HEALTH, "namespace": constants.SYSTEM_NAMESPACE},
     "spec": {"parentRefs": [{"name": constants.MODEL_GATEWAY}]},
 }
-"""Route of a gateway in mode Model, of which all policies on any of its listeners count."""
+"""Route of a Model gateway that counts all policies of all its listeners."""
 _NODE_ADDRESSES = ("ExternalIP", "InternalIP", "ExternalDNS", "InternalDNS", "Hostname")
 """Types of node addresses (Kubernetes API reference, NodeAddress), most widely reachable first."""
 
@@ -37,8 +37,8 @@ def inference_gateway(
 ) -> Status[InferenceGatewayStatus]:
     """Return the status of an InferenceGateway.
 
-    `control` are the observed objects of the control cluster, None when it was not observed. `controller` is the state
-    of all that is installed for the gateway. A known address is kept until there is another one.
+    `control`: observed objects of the control cluster, None without an observation. `controller`: state of the
+    installed components of the gateway. A known address is kept until the gateway has another address.
     """
     previous_status = earlier(gateway.status, previous)
     address = gateway_address(control, controller, text(previous_status, "address"))
@@ -66,19 +66,19 @@ def model_gateway(
     is_declared: bool = False,
     previous: Mapping[str, Any] | None = None,
 ) -> Status[InferenceGatewayStatus]:
-    """Return the status of an InferenceGateway in mode Model.
+    """Return the status of a Model gateway.
 
-    `observed` are the objects of its cluster, None when that did not answer. `refused` is the reason why it is not
-    composed. `is_declared`: the cluster is not observed, and assumed to be as declared.
+    `observed`: objects of its cluster, None if the cluster did not respond. `refused`: reason for a gateway that is not
+    composed. `is_declared`: the cluster is unobserved, and its declared state is assumed.
     """
     previous_status = earlier(gateway.status, previous)
     if refused:
-        # An address that it had is that of the other gateway by now.
+        # Another gateway now uses the previous address.
         return Status((ready(False, previous_status, refused),), api.construct(InferenceGatewayStatus))
     namespace = constants.SYSTEM_NAMESPACE
     seen = observed.find("Gateway", namespace, constants.MODEL_GATEWAY) if observed else None
     if label(seen, names.GATEWAY_LABEL) != names.label_value(gateway.name):
-        # That of the serving stack has the same name until a gateway takes its place.
+        # The Gateway of the serving stack has the same name until a Model gateway replaces it.
         seen = None
     authority = observed.find("ConfigMap", namespace, constants.MODEL_GATEWAY_CA) if observed else None
     address = first_address(seen) or text(previous_status, "address")
@@ -108,15 +108,17 @@ def model_gateway(
 def leaving_gateway(
     address: str, certificate: str, message: str, previous: Mapping[str, Any] | None = None
 ) -> Status[InferenceGatewayStatus]:
-    """Return the status of an InferenceGateway that has left the manifests, and stays until another one serves in its
-    place. Later runs know it by this status. `certificate` is that of the CA (PEM) by which clusters know it."""
+    """Return the status of an InferenceGateway that is no longer in the manifests and serves until another one serves.
+
+    Later runs recognize the gateway by this status. `certificate`: the CA certificate (PEM) that clusters trust for it.
+    """
     wire = {"address": address, "clientCACertificate": certificate}
     fields = InferenceGatewayStatus.model_validate({key: value for key, value in wire.items() if value})
     return Status((hold("Ready", earlier(None, previous), unknown("Ready", message)),), fields)
 
 
 def removed_gateway(previous: Mapping[str, Any] | None) -> Status[InferenceGatewayStatus]:
-    """Return the status of an InferenceGateway whose gateway was uninstalled: without an address."""
+    """Return the status of an InferenceGateway after its gateway was uninstalled, without an address."""
     previous_status = earlier(None, previous)
     message = "The gateway was removed"
     conditions = (Condition(_CONTROLLER, "False", "Installing", message), ready(False, previous_status, message))
@@ -124,8 +126,9 @@ def removed_gateway(previous: Mapping[str, Any] | None) -> Status[InferenceGatew
 
 
 def gateway_address(control: Objects | None, controller: Component, known: str) -> str:
-    """Return the address of the control gateway: that of its status, else one of its controller, else the `known` one,
-    which is kept for as long as it is one of those or cannot be checked."""
+    """Return the address of the control gateway: from its status, otherwise from its controller, otherwise `known`.
+
+    A `known` address is kept while the controller has it or the address cannot be checked."""
     current = first_address(_gateway(control))
     if current or known in controller.addresses:
         return current or known
@@ -133,8 +136,9 @@ def gateway_address(control: Objects | None, controller: Component, known: str) 
 
 
 def node_addresses(service: Object | None, nodes: Iterable[Object], port: int) -> tuple[str, ...]:
-    """Return the addresses of a Service of type NodePort, HOST:PORT of each ready node, best first; empty for other
-    types of Services. `port` is that of the Service."""
+    """Return the addresses of a Service of type NodePort, HOST:PORT of each ready node, in order of preference.
+
+    Return no addresses for other types of Services. `port`: port of the Service."""
     if text(service, "spec", "type") != "NodePort":
         return ()
     opened = [number(entry, "nodePort") for entry in entries(service, "spec", "ports") if number(entry, "port") == port]

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Status of cloud clusters and ServingStacks, which the fleet creates for a cluster. Ready is their only condition."""
+"""Status of cloud clusters and ServingStacks that the fleet creates for a cluster. Ready is their only condition."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ Own = TypeVar("Own", bound=resource.Status)
 def infrastructure(
     component: Component | None, fields: Own, *, previous: Mapping[str, Any] | None = None
 ) -> Status[Own]:
-    """Return the status of such a resource. `component` is its observed state, None when it was not observed; `fields`
-    are the other fields of its status."""
+    """Return the status of such a resource.
+
+    `component`: observed state, None without an observation. `fields`: the other fields of the status."""
     previous_status = earlier(None, previous)
     if component is None:
         return Status((hold("Ready", previous_status, unknown("Ready", "it has not been observed")),), fields)

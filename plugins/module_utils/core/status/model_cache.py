@@ -21,10 +21,12 @@ _TOKEN_MISSING = "AuthSecretMissing"
 
 
 class CachePhase(NamedTuple):
-    """Progress on a cluster; the phase is "" when it is not known. `artifact` is the known content of the volume."""
+    """Progress of a cache on a cluster."""
 
     phase: PhaseName
+    """Phase, "" if unknown."""
     artifact: str = ""
+    """Known content of the volume."""
     message: str = ""
 
 
@@ -36,11 +38,11 @@ def cache_phase(
     observed: ObservedCluster | None,
     previous_status: Mapping[str, Any] | None = None,
 ) -> CachePhase:
-    """Return the phase of a ModelCache on a cluster; `previous_status` is the previous status of the cache.
+    """Return the phase of a ModelCache on a cluster. `previous_status`: previous status of the cache.
 
-    Failed, Ready, Hydrating and Pending are tried in this order. Ready outlives the Job, as long as the volume is bound
-    and is known to hold the desired artifact. A Job for another artifact is ignored. The phase on an unreachable
-    cluster does not change.
+    The phases Failed, Ready, Hydrating, and Pending are tried in this order. Ready outlives the Job, if the volume is
+    bound and is known to contain the desired artifact. A Job for another artifact is ignored. The phase on an
+    unreachable cluster does not change.
     """
     desired = artifact(cache)
     previous_phase = _before(previous_status, cluster)
@@ -67,7 +69,7 @@ def cache_phase(
 
 
 def lacked_token(previous: Mapping[str, Any] | None) -> bool:
-    """Return whether a ModelCache with this status lacked its Hugging Face token."""
+    """Return True if a ModelCache with this status lacked its Hugging Face token."""
     return any(condition.reason == _TOKEN_MISSING for condition in written(entries(previous, "conditions")).values())
 
 
@@ -113,9 +115,8 @@ def model_cache(
 ) -> Status[ModelCacheStatus]:
     """Return the status of a ModelCache.
 
-    `matched` are the clusters that should have it, `phases` the phase on each; a cluster without one was never
-    observed. `leaving` are clusters that keep it only while replicas mount it: they are listed, but do not affect
-    conditions."""
+    `matched`: clusters that should have it. `phases`: phase by cluster. A cluster without a phase was never observed.
+    `leaving`: clusters that keep it only while replicas mount it. They are listed, but do not affect conditions."""
     previous_status = earlier(cache.status, previous)
     phases_by_cluster = {name: CachePhase(*phases.get(name, CachePhase(""))) for name in sorted(set(matched))}
     done = [name for name, phase in phases_by_cluster.items() if phase.phase == "Ready"]

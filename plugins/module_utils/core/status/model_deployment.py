@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Status of a ModelDeployment: numbers of scheduled and of serving replicas, and the reasons for missing ones."""
+"""Status of a ModelDeployment: numbers of scheduled and serving replicas, and the reasons for missing replicas."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def engine_stalls(states: Iterable[tuple[str, ReplicaState]]) -> str:
 
 
 def _have_same_cause(times: Iterable[str]) -> bool:
-    """Return whether two engines hung within a short time."""
+    """Return True if two engines hung within a short time."""
     moments = sorted(filter(None, map(parse_time, times)))
     return any(later - moment <= _SAME_CAUSE_TIME for moment, later in pairwise(moments))
 
@@ -194,7 +194,7 @@ def _leaving_message(number: int) -> str:
 
 
 def _reasons(pending: Pending | None) -> str:
-    """Return the first reasons of the scheduler, and the number of further ones."""
+    """Return the first reasons of the scheduler, and the number of omitted reasons."""
     refusals = pending.refusals if pending else ()
     refusal_texts = [cut(str(refusal)) for refusal in refusals[:_REASONS_SHOWN]]
     omitted_count = len(refusals) - len(refusal_texts)
@@ -215,7 +215,7 @@ def _replicas_ready(states: Mapping[tuple[str, int], ReplicaState]) -> Condition
     waiting = [
         f"replica {index} on {cluster}: {cut(state.message)}" if state.message else f"replica {index} on {cluster}"
         for (cluster, index), state in sorted(states.items())
-        # The message of a remembered state is the reason why the current one is not known.
+        # The message of a remembered state is the reason for an unknown current state.
         if not state.ready or (state.message and not state.remembered)
     ]
     omitted_count = len(waiting) - _REASONS_SHOWN

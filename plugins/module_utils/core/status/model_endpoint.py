@@ -18,7 +18,7 @@ from .workloads import any_availability, pod_failures
 
 _ROUTING = "RoutingReady"
 _REQUIRED = frozenset({"Service", "EndpointSlice", "BackendTLSPolicy", *WORKLOADS})
-"""Kinds of objects without which requests do not arrive."""
+"""Kinds of objects that requests require."""
 
 
 def model_endpoint(
@@ -34,9 +34,10 @@ def model_endpoint(
 ) -> Status[ModelEndpointStatus]:
     """Return the status of a ModelEndpoint that is composed into `desired` on the control cluster.
 
-    `control` are the observed objects there, None when it was not observed. `finding` is the error in its URL,
-    `waiting` a missing requirement, such as a Secret that does not exist. Without `has_path` all gateways are in mode
-    Model, which need nothing on the control cluster; `is_selected` says whether a service on one of them selects it.
+    `control`: observed objects of the control cluster, None without an observation. `finding`: error of the URL.
+    `waiting`: a missing requirement, such as a Secret that does not exist. `has_path`: False if all gateways are Model
+    gateways. They require no object on the control cluster. `is_selected`: a service of a Model gateway selects the
+    endpoint.
     """
     previous_status = earlier(endpoint.status, previous)
     nothing = api.construct(ModelEndpointStatus)

@@ -33,33 +33,36 @@ _READY = "ModelReady"
 
 @dataclass(frozen=True)
 class ReplicaState:
-    """Observed state of a replica; fields are None when its cluster was not observed or is unreachable.
-
-    `accepted`: all its engine workloads exist on the cluster. `ready`: they and the picker are available as desired.
-    `serving`: requests are answered; this stays true during a rollout, when `ready` is false. `message`: what is
-    missing, or which pods fail although it is ready. `remembered`: the state is the last known one, not the current
-    one. `declared`: its cluster is not observed, so it is assumed to be as declared. `failure`: the most frequent
-    failure of its pods, `pod` one that has it. `since`: when its first workload was created (RFC 3339).
-    `complete`: all pods have the desired revision and are ready. `failed`: a pod cannot start, or a workload makes no
-    progress, without a further change. `stalls`: last stall probe restarts of its engines.
-    """
+    """Observed state of a replica. Fields are None if its cluster is unobserved or unreachable."""
 
     accepted: bool | None
+    """All its engine workloads exist on the cluster."""
     ready: bool | None
+    """The workloads and the endpoint picker are available as desired."""
     message: str = ""
+    """Missing parts, or failing pods of a ready replica."""
     serving: bool | None = None
+    """The replica responds to requests. Stays True during a rollout, while `ready` is False."""
     remembered: bool = False
+    """The state is the last known state, not the current state."""
     declared: bool = False
+    """The cluster is unobserved, and its declared state is assumed."""
     failure: PodFailure | None = None
+    """Most frequent failure of its pods."""
     pod: str = ""
+    """Pod with this failure."""
     since: str = ""
+    """Creation time of its first workload (RFC 3339)."""
     complete: bool = True
+    """All pods have the desired revision and are ready."""
     failed: bool = False
+    """A pod cannot start, or a workload makes no progress, without a further change."""
     stalls: tuple[EngineStall, ...] = ()
+    """Last stall probe restarts of its engines."""
 
 
 DECLARED = ReplicaState(True, True, serving=True, declared=True)
-"""State of a replica on a cluster whose objects are files: it is assumed to be as desired."""
+"""State of a replica on a file-based cluster. Its desired state is assumed."""
 
 
 def replica_state(
@@ -110,7 +113,7 @@ def replica_state(
 
 
 def _rejection(observed: ObservedCluster, desired: Object) -> str:
-    """Return the reason why the gateway of the cluster rejects a route; "" unless it does."""
+    """Return the message about a route that the gateway of the cluster rejects, or "" otherwise."""
     route = observed.objects.like(desired)
     generation = number(route, "metadata", "generation")
     parents = [entries(parent, "conditions") for parent in entries(route, "status", "parents")]
@@ -124,10 +127,10 @@ def _rejection(observed: ObservedCluster, desired: Object) -> str:
 
 
 def remember(state: ReplicaState, previous: Mapping[str, Any] | None) -> ReplicaState:
-    """Return the state with unknown fields filled from the ModelReplica's previous status.
+    """Return the state with unknown fields from the ModelReplica's previous status.
 
-    A temporarily unreachable cluster thus changes nothing. A replica that was not ready may have been serving, so in
-    that case `serving` stays unknown.
+    A temporarily unreachable cluster therefore changes nothing. A replica that was not ready might have been serving,
+    so `serving` stays unknown.
     """
     if state.accepted is not None:
         return state
@@ -138,10 +141,10 @@ def remember(state: ReplicaState, previous: Mapping[str, Any] | None) -> Replica
 def model_replica(
     replica: api.ModelReplica, state: ReplicaState, previous: Mapping[str, Any] | None, *, waiting: str = ""
 ) -> Status[ModelReplicaStatus]:
-    """Return the status of a ModelReplica. `previous` is its previous status.
+    """Return the status of a ModelReplica. `previous`: its previous status.
 
-    `waiting` is the reason why objects cannot be applied to the cluster yet: it does not exist, or there is no
-    connection for it.
+    `waiting`: the reason for objects that cannot be applied to the cluster yet. The cluster does not exist, or has no
+    connection.
     """
     conditions = _conditions(replica.spec.cluster_name, state, previous, waiting)
     return Status(conditions, api.construct(ModelReplicaStatus))

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Status of a ModelRoute: a service on a gateway in mode Model."""
+"""Status of a ModelRoute: a service on a Model gateway."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def model_route(
 ) -> Status[ModelRouteStatus]:
     """Return the status of a ModelRoute.
 
-    `desired` are the objects that are composed of it on the gateway's cluster, `observed` those seen there, None when
-    it did not answer. `endpoints` are all that the service matches, with the reason why one gets no requests. `address`
-    is that of the gateway. `conflict` says why policies may not guard it as they should. `is_declared`: the cluster is
-    not observed, and assumed to be as declared.
+    `desired`: its composed objects on the gateway's cluster. `observed`: observed objects there, None if the cluster
+    did not respond. `endpoints`: matching endpoints of the service, with the reason for no requests. `address`: address
+    of the gateway. `conflict`: reason for possibly ineffective policies. `is_declared`: the cluster is unobserved, and
+    its declared state is assumed.
     """
     previous_status = earlier(route.status, previous)
     routing = _routing(

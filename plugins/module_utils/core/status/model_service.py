@@ -30,7 +30,7 @@ class MatchedEndpoint(Protocol):
 
 
 class Resolution(Protocol):
-    """Resolved endpoints of a service; `tier` is the priority in use, None when no endpoint is usable."""
+    """Resolved endpoints of a service. `tier`: priority in use, None without a usable endpoint."""
 
     @property
     def members(self) -> Sequence[MatchedEndpoint]: ...
@@ -61,10 +61,10 @@ def model_service(
 ) -> Status[ModelServiceStatus]:
     """Return the status of a ModelService.
 
-    `routes` are its composed objects; only those of kind HTTPRoute are used. `gateway` is the address of the control
-    gateway, "" while there is none. `control` are the observed objects of the control cluster, None when it was not
-    observed. `models` are the RoutingReady conditions of its ModelRoutes, None in a fleet that has no gateway in mode
-    Model; without `has_path` they are what counts, and `refused` says of gateways that select it why they are not made.
+    `routes`: its composed objects. Only objects of kind HTTPRoute are used. `gateway`: address of the control gateway,
+    or "". `control`: observed objects of the control cluster, None without an observation. `models`: RoutingReady
+    conditions of its ModelRoutes, None in a fleet without Model gateways. `has_path`: if False, only `models` affect
+    the status. `refused`: reason for gateways that select the service and are not composed.
     """
     previous_status = earlier(service.status, previous)
     desired = [value for value in routes if value["kind"] == "HTTPRoute"]
@@ -140,7 +140,7 @@ def _routing(
 
 
 def _by_models(models: Sequence[Condition], refused: str) -> Condition:
-    """Return the condition of a service that only gateways in mode Model serve."""
+    """Return the condition of a service that only Model gateways serve."""
     if not models:
         message = f"No InferenceGateway serves it: {refused or 'none selects its labels'}"
         return Condition(_ROUTING, "False", "WaitingForGateway", message)
@@ -154,7 +154,7 @@ def _by_models(models: Sequence[Condition], refused: str) -> Condition:
 
 
 def _unresolved(routes: Sequence[Object], control: Objects) -> str:
-    """Return the gateway's message about unresolved backends; requests for those fail, others do not."""
+    """Return the gateway's message about unresolved backends. Requests to these backends fail, and others succeed."""
     messages = set()
     for route in routes:
         observed = control.like(route)

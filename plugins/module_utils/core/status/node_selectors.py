@@ -11,7 +11,7 @@ from ..wire import Object, entries, fields, text
 
 
 def selects(selector: Object, node: Object) -> bool:
-    """Return whether any term of a NodeSelector matches a node. A term without expressions matches no node."""
+    """Return True if any term of a NodeSelector matches a node. A term without expressions matches no node."""
     return any(_matches(term, node) for term in entries(selector, "nodeSelectorTerms"))
 
 
@@ -25,8 +25,7 @@ def _matches(term: Object, node: Object) -> bool:
 
 
 def _is_satisfied(rule: Object, values: Mapping[str, Any]) -> bool:
-    """Return whether labels or fields satisfy an expression (`rule`). An operator that is newer than this code is never
-    satisfied."""
+    """Return True if labels or fields satisfy an expression (`rule`). An unknown operator is never satisfied."""
     operator, value = text(rule, "operator"), values.get(text(rule, "key"))
     rule_operands = rule.get("values")
     options = rule_operands if isinstance(rule_operands, (list, tuple)) else ()

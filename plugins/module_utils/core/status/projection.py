@@ -1,9 +1,9 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Projection of observed objects to the fields that are read and that do not change without an event.
+"""Projection of observed objects to the fields that runs read and that do not change without an event.
 
 This keeps observations of a large fleet small, and two observations of an unchanged fleet equal. Pod templates of
-objects that are not resources of this collection are removed, as users may have written passwords into them.
+objects that are not resources of this collection are removed, because they might contain passwords.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def with_events(value: Object, events: Iterable[Object]) -> Trimmed:
 
 
 def _when(event: Object) -> str:
-    """Return the time of an event; RFC 3339 in UTC sorts as text."""
+    """Return the time of an event. RFC 3339 times in UTC can be sorted as text."""
     times = (text(event, "series", "lastObservedTime"), text(event, "lastTimestamp"), text(event, "eventTime"))
     return next((time for time in times if time), text(event, "metadata", "creationTimestamp"))
 
@@ -105,7 +105,7 @@ def _gateway(spec: Object) -> Trimmed:
 
 
 def _route(spec: Object) -> Trimmed:
-    """Return how a Route ends TLS, without its keys and certificates."""
+    """Return the TLS termination of a Route, without its keys and certificates."""
     match spec:
         case {"tls": {"termination": termination}}:
             return {"tls": {"termination": termination}}

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Routes of OpenShift that expose the gateway of a workload cluster."""
+"""OpenShift Routes that expose the gateway of an inference cluster."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..wire import Object, entries, fields, text
 
 
 def is_routed(gateway: Object | None) -> bool:
-    """Return whether a Route exposes a Gateway. Its own addresses are those of a Service inside the cluster then."""
+    """Return True if a Route exposes a Gateway. The Gateway then has only addresses of a Service in the cluster."""
     match gateway:
         case {"metadata": {"annotations": {constants.EXPOSURE_ANNOTATION: kind}}}:
             return bool(kind == ROUTE[1])
@@ -21,12 +21,12 @@ def is_routed(gateway: Object | None) -> bool:
 
 
 def admitted_host(route: Object | None) -> str:
-    """Return the host at which a router admitted a Route; "" where none has."""
+    """Return the host of a Route that a router admitted, or "" if no router admitted the Route."""
     return next((host for host, status, __ in _admissions(route) if host and status == "True"), "")
 
 
 def route_url(route: Object | None) -> str:
-    """Return the URL of an admitted Route; "" where that is plain HTTP on port 80."""
+    """Return the URL of an admitted Route, or "" for plain HTTP on port 80."""
     host = admitted_host(route)
     return f"https://{host}" if host and fields(route, "spec", "tls") else ""
 

@@ -1,9 +1,10 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Policies of Envoy Gateway that routes and gateways in mode Model have: whether they guard them, or others do.
+"""Envoy Gateway policies of routes and Model gateways, and conflicts with policies that the fleet does not manage.
 
-Of several policies of a kind on one target only the oldest has an effect, and a SecurityPolicy on a route without
-`mergeType` takes the place of that on its gateway. So one that is not of the fleet may let in callers without a key.
+If several policies of a kind have the same target, only the oldest policy has an effect. A SecurityPolicy on a route
+without `mergeType` replaces the SecurityPolicy of the gateway. An unmanaged policy might therefore accept requests
+without a key.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ _TARGETS = ("targetRef", "targetRefs", "targetSelectors")
 _HTTP_ROUTE, _GATEWAY = "HTTPRoute", "Gateway"
 
 Contested = Mapping[str, Sequence[Object]]
-"""Policies by which routes may not be guarded as they should, by namespace."""
+"""Policies that might prevent the protection of routes, by namespace."""
 
 
 def is_ours(guard: Object) -> bool:
-    """Return whether a policy is of a fleet."""
+    """Return True if a fleet manages a policy."""
     return label(guard, names.MANAGED_BY_LABEL) == names.MANAGED_BY
 
 
@@ -46,8 +47,7 @@ def trim_policy(guard: Object) -> dict[str, Any]:
 
 
 def guards(guard: Object | None, route: Object) -> bool:
-    """Return True for a policy that is attached to a route or to a Gateway of it (GEP-713), or may be by its selectors
-    of labels."""
+    """Return True if a policy is or might be attached to a route or its Gateway (GEP-713, label selectors)."""
     return any(_attaches(target, guard, route) for target in _targets(guard)) or any(
         _selects(target, guard, route) for target in entries(guard, "spec", "targetSelectors")
     )
@@ -81,7 +81,7 @@ def guard_targets(route: Object) -> Iterator[tuple[str, ...]]:
 
 
 def contested(observed: Objects) -> Contested:
-    """Return the policies of others, and those of the fleet that its gateway refuses as they are now."""
+    """Return the policies of other owners, and the policies of the fleet that the gateway currently rejects."""
     policies_by_namespace: dict[str, list[Object]] = {}
     for kind in KINDS:
         for guard in observed.of_kind(kind):
@@ -105,7 +105,7 @@ def conflict(known: Contested, routes: Iterable[Object]) -> str:
 
 
 def foreign(known: Contested, route: Object) -> Iterator[Object]:
-    """Yield the SecurityPolicies of others that are attached to a route."""
+    """Yield the SecurityPolicies of other owners that are attached to a route."""
     for guard in _near(known, route):
         if identity(guard)[1] == SECURITY and not is_ours(guard) and guards(guard, route):
             yield guard
@@ -161,12 +161,13 @@ def _attaches(target: Object, guard: Object | None, route: Object) -> bool:
 
 
 def _selects(target: Object, guard: Object | None, route: Object) -> bool:
-    """Return whether a selector may select a route or a Gateway of it. Expressions, and the labels of the Gateway, are
-    not compared."""
+    """Return True if a selector might select a route or its Gateway.
+
+    Expressions, and the labels of the Gateway, are not compared."""
     namespace = text(guard, "metadata", "namespace")
     if text(target, "kind") == _GATEWAY:
         return any(parent_namespace == namespace for parent_namespace, __ in _parents(route))
-    # The AI gateway gives an HTTPRoute the labels of its AIGatewayRoute.
+    # The AI gateway copies the labels of an AIGatewayRoute to its HTTPRoute.
     labels, desired = fields(route, "metadata", "labels"), fields(target, "matchLabels")
     is_near = namespace == text(route, "metadata", "namespace")
     return text(target, "kind") == _HTTP_ROUTE and is_near and desired.items() <= labels.items()

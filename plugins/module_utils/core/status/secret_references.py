@@ -197,7 +197,7 @@ exist, None if that is unknown."""
 
 
 def missing_secrets(references: Iterable[SecretReference], known: KnownKeys) -> list[MissingSecret]:
-    """Return the Secrets that are known to be missing, once each, sorted by cluster, namespace and name."""
+    """Return the known missing Secrets, without duplicates, sorted by cluster, namespace, and name."""
     grouped: dict[tuple[str, str, str], list[SecretReference]] = {}
     for reference in references:
         grouped.setdefault((reference.cluster, reference.namespace, reference.name), []).append(reference)

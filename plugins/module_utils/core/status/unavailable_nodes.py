@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Nodes of pools whose free devices new pods cannot use, from Nodes, ResourceSlices and ResourceClaims."""
+"""Nodes of pools with free devices that new pods cannot use, from Nodes, ResourceSlices, and ResourceClaims."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def unavailable_nodes(
     in_use: Mapping[DeviceKey, str] | None,
     stranded: Mapping[DeviceKey, str] = MappingProxyType({}),
 ) -> dict[str, tuple[UnavailableNode, ...]]:
-    """Return the unavailable nodes of each pool, sorted by name; pools without any are left out.
+    """Return the unavailable nodes of each pool, sorted by name, only for pools with such nodes.
 
-    `nodes` are the Nodes of each pool, and `in_use` the devices in ResourceClaims of replicas, each with its node.
-    A device in use counts as available because its replica keeps it. If the ResourceSlices (`published`) or the
-    ResourceClaims (`in_use`) were not read, all devices count as in use. `stranded`: devices of stranded replicas. They
-    count as unavailable because a new replica cannot rely on them.
+    `nodes`: Nodes of each pool. `in_use`: devices in ResourceClaims of replicas, each with its node. A device in use
+    counts as available because its replica keeps it. If the ResourceSlices (`published`) or the ResourceClaims
+    (`in_use`) were not read, all devices count as in use. `stranded`: devices of stranded replicas. They count as
+    unavailable because a new replica cannot rely on them.
     """
     members = {promise.pool: sorted(nodes.get(promise.pool, ()), key=_name) for promise in promises}
     closed = {promise.pool: [_closed(promise, node) for node in members[promise.pool]] for promise in promises}
@@ -77,12 +77,10 @@ def stranded_replicas(
     devices: Mapping[DeviceKey, PodKey],
     taints: Mapping[DeviceKey, str],
 ) -> dict[ReplicaKey, str]:
-    """Return the replicas with a pod that could not start again on its node, and why: the node takes no new pods, or
-    the pod has a device with a taint.
+    """Return the replicas with a pod that could not start again on its node, with the reason.
 
-    pods: pods of replicas.
-    devices: devices that are allocated to the pods.
-    taints: taints of devices that exclude claims.
+    The node accepts no new pods, or the pod has a device with a taint. `pods`: pods of replicas. `devices`: devices
+    that are allocated to the pods. `taints`: taints of devices that exclude claims.
     """
     closed = {node.name: f"node {node} takes no new pods" for node in nodes if node.closed}
     tainted = {
@@ -99,7 +97,7 @@ def stranded_replicas(
 
 
 def with_lost_node(pod: Object, nodes: Iterable[Object]) -> dict[str, Any]:
-    """Return the pod of a gang whose deletion is overdue with an EVENT_CONDITION if its node is not Ready or gone.
+    """Return a gang pod that is overdue for deletion, with an EVENT_CONDITION if its node is gone or not Ready.
 
     Only the kubelet ends a deletion, and the StatefulSets of a LeaderWorkerSet create no second pod of the same name.
     `nodes`: all nodes of node pools.
@@ -120,7 +118,7 @@ def with_lost_node(pod: Object, nodes: Iterable[Object]) -> dict[str, Any]:
 
 
 def _is_running(pod: Object) -> bool:
-    """Return whether a pod keeps its node: it has not ended and is not being deleted."""
+    """Return True if a pod still uses its node: the pod has not ended and is not being deleted."""
     return text(pod, "status", "phase") not in ("Failed", "Succeeded") and not is_being_deleted(pod)
 
 
@@ -229,12 +227,12 @@ def _closed(promise: Promise, node: Object) -> str:
 def _short(
     promised: list[Device], published: Sequence[PublishedDevice], usable: Sequence[PublishedDevice]
 ) -> dict[str, int]:
-    """Return how many devices of each promised kind are not usable.
+    """Return the number of unusable devices of each promised kind.
 
     A device with other attributes than the InferenceClass also counts, because pods claim devices by selectors."""
     remaining = list(usable)
     counts: dict[str, int] = {}
-    # Kinds that the fewest devices match come first: the devices that they leave match other kinds, not the reverse.
+    # Kinds with the fewest matching devices have priority, because the remaining devices match other kinds.
     for kind in sorted(promised, key=lambda kind: sum(device.is_of(kind) for device in published)):
         matching = [device for device in remaining if device.is_of(kind)][: kind.count]
         remaining = [device for device in remaining if device not in matching]

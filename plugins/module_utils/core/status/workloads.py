@@ -31,7 +31,7 @@ _STUCK = frozenset(
 EVENT_CONDITION = "modelplane.ai/Event"
 """Condition that observers add to an object for a failure that is reported by events only."""
 NODE_LOST = "NodeLost"
-"""Reason of that condition for a pod whose deletion waits for a node that is lost."""
+"""Reason of that condition for a pod with a deletion that waits for a lost node."""
 
 _PREEMPTION = re.compile(
     r"(?:\s*(?:still not schedulable|no new claims to deallocate|deallocation of one ResourceClaim completed))?"
@@ -90,9 +90,9 @@ class Availability:
 def availability(desired: Object, observed: Object | None) -> Availability:
     """Return the availability of a Deployment or LeaderWorkerSet.
 
-    The Available condition alone is not enough: a Deployment of one pod that may be unavailable during a rollout
-    (maxUnavailable 1) is Available without any pod (API reference, DeploymentStatus). So one copy has to be available.
-    LeaderWorkerSets do not have observedGeneration (API v1); their status is assumed to be current.
+    The Available condition is not sufficient: a Deployment of one pod with maxUnavailable 1 is Available without any
+    pod (API reference, DeploymentStatus). One copy must therefore be available. LeaderWorkerSets do not have
+    observedGeneration (API v1), so their status is assumed to be current.
     """
     name = f"{desired['kind']} {desired['metadata']['name']}"
     if observed is None:
@@ -110,10 +110,10 @@ def availability(desired: Object, observed: Object | None) -> Availability:
 
 
 def any_availability(desired: Object, observed: Object | None) -> Availability:
-    """Return the availability of a Deployment with redundant pods: it is available as long as one of them is.
+    """Return the availability of a Deployment with redundant pods. One available pod is sufficient.
 
-    The Available condition of a Deployment with two pods requires both, and would take the backends behind them out of
-    service whenever a node is drained.
+    The Available condition of a Deployment with two pods requires both, and would disable the backends whenever a node
+    is drained.
     """
     strict = availability(desired, observed)
     if strict.exists and (is_true(observed, "Available") or (strict.answers and _is_current(observed))):
@@ -128,7 +128,7 @@ def _is_current(observed: Object | None) -> bool:
 
 
 def _is_stalled(observed: Object) -> bool:
-    """Return whether the progress deadline of a Deployment has passed, or its pods cannot be created."""
+    """Return True if the progress deadline of a Deployment has passed, or its pods cannot be created."""
     conditions = entries(observed, "status", "conditions")
     return any((condition.get("type"), condition.get("status")) in _ERRORS for condition in conditions)
 
@@ -146,7 +146,7 @@ def _controller_messages(observed: Object) -> list[str]:
 
 
 def unsettled(observed: Object) -> bool:
-    """Return True when a pod of a Deployment, LeaderWorkerSet or Job, of whatever revision, may not be ready."""
+    """Return True if a pod of a Deployment, LeaderWorkerSet, or Job, of any revision, might not be ready."""
     if observed.get("kind") == "Job":
         return not is_true(observed, "Complete")
     copies = number(observed, "spec", "replicas", default=1)
@@ -216,7 +216,7 @@ def stall_verdict(state: Object) -> str:
 
 
 def is_permanent(failure: PodFailure) -> bool:
-    """Return whether a failure persists without a further change. An unscheduled pod might still be scheduled."""
+    """Return True if a failure persists without a further change. An unscheduled pod might still be scheduled."""
     return failure.reason in _STUCK or failure.reason in ("EngineStalled", "Error", "OOMKilled")
 
 
@@ -230,7 +230,7 @@ def failing_pods(pods: Iterable[Object]) -> list[tuple[PodFailure, list[str]]]:
 
 
 def pod_failures(pods: Iterable[Object], limit: int = 3) -> str:
-    """Return the failures of pods as text, equal ones grouped, the most frequent first; "" without known failures."""
+    """Return the failures of pods as text, grouped, the most frequent failure first, or "" without known failures."""
     return failures_text(failing_pods(pods), limit)
 
 
@@ -242,8 +242,9 @@ def failures_text(failing: Sequence[tuple[PodFailure, Sequence[str]]], limit: in
 
 
 def failures(pod: Object) -> list[PodFailure]:
-    """Return the failures that keep a pod from running, sorted; empty when it runs or none is known. The failure of a
-    pod that is being deleted is only that its node is lost."""
+    """Return the sorted failures that keep a pod from running, or an empty list.
+
+    The only failure of a pod that is being deleted is a lost node."""
     if is_being_deleted(pod):
         return [failure for failure in event_failures(pod) if failure.reason == NODE_LOST]
     unique_failures: set[PodFailure] = set()
@@ -265,7 +266,7 @@ def failures(pod: Object) -> list[PodFailure]:
 
 
 def _stated(reason: str, message: str) -> PodFailure:
-    """Return the failure that something else reports by a reason and a message, which may be empty."""
+    """Return the failure of a reported reason and message. The message can be empty."""
     return PodFailure(reason, f"{reason}: {message}" if message else reason)
 
 
@@ -291,7 +292,7 @@ def _unscheduled(entry: Object) -> set[PodFailure]:
 
 
 def _hint(message: str) -> str:
-    """Return a hint for a message of the scheduler; "" when there is none."""
+    """Return a hint for a message of the scheduler, or "" without one."""
     no_node = _NO_NODE.search(message)
     if no_node and no_node[1] == no_node[2]:
         return "no node has the labels that it selects; nodes of a pool need the label modelplane.ai/pool"
@@ -322,6 +323,6 @@ def _container_failure(container: Object) -> PodFailure | None:
 
 
 def _ended(container: Object) -> Object:
-    """Return how a container ended, or ended before; empty where that is not said."""
+    """Return the current or previous termination of a container, or {} if unknown."""
     ends = (fields(container, kind, "terminated") for kind in ("state", "lastState"))
     return next((termination for termination in ends if "exitCode" in termination or text(termination, "reason")), {})
