@@ -79,12 +79,12 @@ def _competing(load: Sequence[Pods]) -> Iterator[list[int]]:
         yield sorted(group)
 
 
-def _mates(pods: Pods, candidate: Pods) -> bool:
-    return pods.engine == candidate.engine
+def _mates(pods: Pods, other_pods: Pods) -> bool:
+    return pods.engine == other_pods.engine
 
 
-def _compete(pods: Pods, candidate: Pods) -> bool:
-    return _mates(pods, candidate) or any(map(min, pods.most, candidate.most))
+def _compete(pods: Pods, other_pods: Pods) -> bool:
+    return _mates(pods, other_pods) or any(map(min, pods.most, other_pods.most))
 
 
 def _steer(
