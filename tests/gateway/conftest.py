@@ -119,7 +119,9 @@ def clients(gateway_cluster: GatewayCluster, fleet: ComposedFleet) -> Clients:
     gateway_cluster.wait_for("claude answers", lambda: made.everywhere("claude", "alice", 200, path=ANTHROPIC))
     for model, policy in DETOURS.items():
         found = f"{model} is counted at the cluster gateway"
-        gateway_cluster.wait_for(found, lambda m=model, p=policy: at_cluster_gateway(gateway_cluster, made, m, p))
+        gateway_cluster.wait_for(
+            found, lambda m=model, p=policy: at_cluster_gateway(gateway_cluster, made, m, p), seconds=600
+        )
     return made
 
 
@@ -133,7 +135,7 @@ def at_cluster_gateway(gateway_cluster: GatewayCluster, clients: Clients, model:
             return False
         # Tokens are counted after the response.
         try:
-            wait_for(f"{policy} has counted", lambda: counters(gateway_cluster, policy), seconds=5)
+            wait_for(f"{policy} has counted", lambda: counters(gateway_cluster, policy), seconds=20)
         except TimeoutError:
             return False
     empty_budgets(gateway_cluster)
