@@ -24,7 +24,7 @@ from urllib.parse import unquote, urlsplit
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path("docs/docsite")
 CONTRIBUTING = Path("docs/contributing")
-"""Pages for contributors, which are not part of the site. Links to them lead to the repository."""
+"""Pages for contributors, which are not part of the site. Links to them point to the repository."""
 CACHE = ROOT / ".cache" / "docs-site"
 SITE = CACHE / "html"
 REPOSITORY = "https://github.com/modelplane/ansible-fleet"
